@@ -8,7 +8,7 @@ from argon2 import PasswordHasher
 from heliograph.dashboard import passwords
 from heliograph.domain.mail import dkim
 
-RSA_KEYS = Path(__file__).with_name("rsa_keys.pem").read_bytes().split(b"\n\n")  # a rotated key is another one
+RSA_KEYS = Path(__file__).with_name("rsa_keys.pem").read_bytes().split(b"\n\n")  # a rotated key must differ
 HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 make_real_key, _made = dkim.generate_key, count()
 

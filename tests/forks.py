@@ -74,7 +74,7 @@ def parent() -> socket.socket:
 
 
 def _serve(control: socket.socket) -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # watchers leave no zombies
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # processes that watch forks leave no zombies
     while True:
         asked, files, *_ = socket.recv_fds(control, MESSAGE_MAX, 2)
         if not asked:
@@ -89,8 +89,8 @@ def _serve(control: socket.socket) -> None:
 def _watch(asked: bytes, ended: int, output: int) -> None:
     """Wait in a separate process for the forked one to end, and report its exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may be run by nohup,
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # and in the background of a shell
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # restores signals that nohup ignores,
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # and those that a background shell ignores
     child = os.fork()
     if child == 0:
         os.close(ended)

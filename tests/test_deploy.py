@@ -181,12 +181,12 @@ def test_helm_chart_renders_valid_objects(values: dict[str, Any], more: set[str]
         assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
     assert (chart["appVersion"], values["image"]) == (__version__, OURS)
-    # The operator's word
+    # Values chosen by the operator
     assert not {"HELIOGRAPH_TRUSTED_PROXIES", "HELIOGRAPH_METRICS_ALLOW"} & values["settings"].keys()
     import kubernetes_validate  # takes two seconds, which no other test should wait for
 
     for item in objects:
-        if item["kind"] != "PodMonitor":  # which is not Kubernetes' own
+        if item["kind"] != "PodMonitor":  # not a type of Kubernetes itself
             kubernetes_validate.validate(item, kubernetes_validate.latest_version(), strict=True)
 
 

@@ -235,8 +235,8 @@ def test_docs_settings_table_matches_the_code() -> None:
     assert [row[:4] for row in table(section("docs/configuration.md", "Settings"))] == expected
 
 
-RESENDS = ("alias", "sender", "reply_to", "fallback", "written", "numbers")  # what Resend's shape keeps with a template
-WANTED = ("wanted", "wanted_refused", "asked_by")  # what a team asks for in the dashboard
+RESENDS = ("alias", "sender", "reply_to", "fallback", "written", "numbers")  # fields that only Resend's API uses
+WANTED = ("wanted", "wanted_refused", "asked_by")  # fields of changes requested in the dashboard
 
 # Heading → the record that it fills, fields of the record that no file sets, fields of the file that no record has.
 SETUP_TABLES: dict[str, tuple[type[records.SetupRecord] | None, set[str], set[str]]] = {

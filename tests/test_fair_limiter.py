@@ -86,7 +86,7 @@ async def test_waiter_cancelled_gives_its_slot_to_the_next(has_slot: bool) -> No
     await holders.start("a1", "b1", "c1")
     if has_slot:
         holders._ends["a1"].set()
-        await asyncio.sleep(0)  # a1 ends and hands over its slot
+        await asyncio.sleep(0)  # a1 ends, and its slot is assigned to the next
     holders.tasks["b1"].cancel()
     await asyncio.gather(holders.tasks["b1"], return_exceptions=True)
     await holders.end("a1")

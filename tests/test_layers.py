@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "heliograph"
 FILES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py"))
 
-# Part → what it may import of ours: the whole picture, no exceptions. The first row that fits a file is its row;
+# Part → our own modules that it may import, without exceptions. The first row that matches a file applies;
 # docs/internals/architecture.md shows this table.
 PURE = "domain/ templates/policy/ webhooks/policy/ inbound/policy/"
 STORE = "storage/ templates/store.py webhooks/store.py inbound/store/"
@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, str] = {
     "cli/": "*",
 }
 STORES = ("storage/", "templates/store.py", "webhooks/store.py", "inbound/store/")
-MAY_NAME_STORIES = (*STORES, "bootstrap.py", "cli/")  # the others know the storage's records and constants alone
+MAY_NAME_STORIES = (*STORES, "bootstrap.py", "cli/")  # other modules use only the records and constants of storage
 
 # Pure computation (ADR 0008)
 RULES_LIBRARIES = {"babel", "cryptography", "msgspec", "idna", "mjml", "phonenumbers", "pybase64"}
@@ -63,9 +63,9 @@ CHANCE = {"random", "secrets", "time", "uuid"}  # modules
 NOW = {("datetime", "now"), ("datetime", "utcnow"), ("datetime", "today"), ("date", "today"), ("os", "urandom")}
 CLOCKS = {
     *("runtime/clock.py", "data_folder.py"),
-    "encryption.py",  # a nonce handed in could repeat
+    "encryption.py",  # a nonce passed as argument could repeat
     *("carriers/email/mx.py", "carriers/email/mx_lookup.py"),  # the order among equal hosts, no secret
-    "carriers/email/mime.py",  # the calendar of a time that is handed in
+    "carriers/email/mime.py",  # calendar of a time passed as argument
     "webhooks/verification.py",  # runs in the receiver's program
 }
 
@@ -109,14 +109,14 @@ PAGE = re.compile(
 )
 VERBS = ("accept/", "changes/", "deliver/", "inbound/", "manage/", "storage/", "templates/", "webhooks/")
 
-# What libraries keep for themselves, and why we need it; each has a test that fails when it is gone.
+# Private names of libraries that we use, with the reason; each has a test that fails if the name is removed.
 PRIVATE = {
     # the chain of a peer, public since Python 3.13; tests/carriers/test_mx.py
     "carriers/email/tls_policy.py": {"_sslobj"},
     "runtime/metrics.py": {"_buckets", "_sum"},  # to add many observations at once; tests/test_metrics.py
     "storage/engine/postgres.py": {"_transport"},  # to drop a connection that hangs; tests/storage
 }
-DOCUMENTED = {"_asdict", "_current_frames", "_exit", "_fields", "_replace"}  # public in spite of their names
+DOCUMENTED = {"_asdict", "_current_frames", "_exit", "_fields", "_replace"}  # public despite the underscore
 
 
 # -- reading a file ----------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def forbidden_arrows(path: str, tree: ast.Module) -> list[str]:
     allowed = tuple(own.get(part, part) for part in MAY_IMPORT[row].split())
 
     def is_allowed(target: str) -> bool:
-        if target.startswith("storage/engine/"):  # not meant where storage/ is
+        if target.startswith("storage/engine/"):  # `storage/` does not include `storage/engine/`
             return bool({"storage/engine/", "*"} & {*allowed})
         return any(fits(target, part) for part in allowed)
 
@@ -387,7 +387,7 @@ def test_source_file_respects_the_layer_rules(path: str) -> None:
     if path.startswith(("texts/", *PURE.split())):
         assert impurities(tree) == []
     assert private_names(tree) == PRIVATE.get(path, set())
-    if path != "runtime/resolver.py":  # which the others ask
+    if path != "runtime/resolver.py":  # used by all other modules
         assert [name for _, name in imported(tree) if name in ("dns.resolver", "dns.asyncresolver")] == []
     if path not in CLOCKS:
         assert clocks_and_chance(tree) == []

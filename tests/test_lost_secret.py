@@ -73,9 +73,9 @@ async def test_a_carrier_puts_everything_off_and_says_why(store: Store, settings
         settings, secrets, store, clock, make_domains(settings, secrets, store, clock)
     )
     failover = CarrierFailover(store, Carriers(lambda record: make_carrier(record, dependencies)), clock)
-    await failover.carriers.sync([record])  # as a duty does every second
+    await failover.carriers.sync([record])  # as a background job does every second
     outcome = await failover.send(record, PARCEL)
-    assert isinstance(outcome, Deferred) and outcome.unreachable  # the next carrier is asked
+    assert isinstance(outcome, Deferred) and outcome.unreachable  # the next carrier is tried
     assert "Apply the setup file with them again" in outcome.detail["text"]
     assert (await failover.carriers.get(record)).parse_callback(None) is None  # type: ignore[arg-type]
     await failover.carriers.close()
@@ -96,9 +96,9 @@ def test_applying_the_file_again_seals_its_secrets_anew() -> None:
 def test_lost_webhook_secret_is_fixed_by_rotation() -> None:
     with pytest.raises(ValueError, match="Rotate it"):
         webhook_secrets(AFTER, HOOK, NOW)
-    mended = rotate_secret(HOOK, NEW, NOW, AFTER)
-    assert (webhook_secrets(AFTER, mended, NOW).secrets, mended.old_secret, mended.old_until) == ([NEW], None, 0)
-    rotating = replace(mended, old_secret=BEFORE.encrypt(OLD.encode(), "webhook/whk_1/old"), old_until=NOW + 1)
+    rotated = rotate_secret(HOOK, NEW, NOW, AFTER)
+    assert (webhook_secrets(AFTER, rotated, NOW).secrets, rotated.old_secret, rotated.old_until) == ([NEW], None, 0)
+    rotating = replace(rotated, old_secret=BEFORE.encrypt(OLD.encode(), "webhook/whk_1/old"), old_until=NOW + 1)
     assert webhook_secrets(AFTER, rotating, NOW).secrets == [NEW]
 
 
@@ -151,7 +151,7 @@ async def test_a_database_goes_by_the_secret_that_it_met_first(store: Store, set
     (settings.data / "secret").unlink()
     with pytest.raises(WrongSecret, match="the master secret is missing.*heliograph secret replace"):
         await check_secret(store, make_secrets(settings))
-    assert not (settings.data / "secret").exists()  # none was made in its place
+    assert not (settings.data / "secret").exists()  # no new secret was created
 
 
 async def test_different_master_secret_is_accepted_with_the_option(store: Store, settings: Settings) -> None:

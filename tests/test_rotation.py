@@ -33,7 +33,7 @@ pytestmark = pytest.mark.anyio
 
 SOURCE = Path(__file__).parents[1] / "src/heliograph"
 KEPT_KEYS = ("code_key", "envelope_key", "ownership_key", "erasure_key")
-# How contexts begin, and where their texts are; `journey` and a code at its first sight are in nobody's database.
+# Prefixes of contexts, and where their ciphertexts are; those of cookies and unconfirmed codes are not in the database.
 PLACES = {"webhook", "dkim", "carrier", "totp", "chat", "keys", "hook"}
 TEXT = re.compile(r"v1\.[A-Za-z0-9_-]{38,}")
 
@@ -190,7 +190,7 @@ async def test_rotation_keeps_concurrent_changes(store: Store, settings: Setting
     changed = await store.database.write(lambda tx: tx.run("reencrypt_chat_hooks", rows=rows))
     assert changed == []
     assert (await store.secret_store.read_encrypted_texts())["chat/team_a"] != "v1.fresh"
-    assert turn.reencrypt_functions("v1.AAAA", "chat/team_a") is None  # what does not open is left as it is
+    assert turn.reencrypt_functions("v1.AAAA", "chat/team_a") is None  # text that cannot be decrypted is unchanged
 
 
 async def test_rotation_with_secrets_from_settings_uses_the_new_one(store: Store, settings: Settings) -> None:

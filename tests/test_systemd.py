@@ -1,4 +1,4 @@
-"""A unit of Type=notify is told by the parent process alone when the service is ready, alive and stopping."""
+"""Units of Type=notify: only the parent process reports that the service is ready, alive and stopping."""
 
 import queue
 import socket

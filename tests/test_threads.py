@@ -83,7 +83,7 @@ async def test_thread_pool_skips_a_job_cancelled_while_queued() -> None:
     threads, gate, done = ThreadPool("tested", 1), Gate(), list[int]()
     first, second, third = threads.submit(gate.wait), threads.submit(done.append, 2), threads.submit(done.append, 3)
     await gate.has_entered()
-    first.cancel()  # it goes on, for nobody
+    first.cancel()  # the work continues, although its caller is gone
     second.cancel()
     gate.opened.set()
     await third

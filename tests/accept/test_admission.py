@@ -1,4 +1,4 @@
-"""Every stored secret tried at every door: each opens its own and no other (reliability, threats)."""
+"""Each stored secret is accepted only by the entry point that it belongs to (reliability, threats)."""
 
 import base64
 from collections.abc import Awaitable, Callable
@@ -52,7 +52,7 @@ class Protocols:
         return await self._api(make_request("GET", path, headers, address=address))
 
     async def hook(self, secret: str, team: str = "team_a", id_: str = "msg_1", **more: str) -> Response:
-        """As Supabase signs; what is no secret of that kind signs nothing."""
+        """Sign a request as Supabase does; with a secret that is not a hook secret, the request is unsigned."""
         at = datetime.fromtimestamp(self.context.clock.now() / 1000, UTC)
         try:
             signature = Signer(secret.removeprefix("v1,")).sign(id_, at, "{}")

@@ -1,4 +1,4 @@
-"""Batches beside what else the process does."""
+"""Batches do not block other requests of the process."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The conversion guard in a request: ordinary use does not meet it, pumping does, and known phones pass."""
+"""The conversion guard in requests: it allows ordinary use and known phones, and rejects SMS pumping."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 LIMIT = VerifyLimits().per_prefix_10m
 
-# Twenty ranges that lose ten starts each lose enough to judge by: ten times the limit for numbers with the same prefix.
+# Twenty ranges with ten unverified starts each reach the threshold: ten times the limit per prefix.
 RANGES = [f"+447{number}" for number in range(400, 420)]
 MANY_NUMBERS = [f"{head}{number}" for head in ("+4474", "+3361", "+49151", "+39333", "+34611") for number in range(4)]
 
@@ -31,7 +31,7 @@ class Network(Carrier):
 
 
 class Team(VerifyEnvironment):
-    """Verifies through a network whose codes can be read."""
+    """A team that verifies codes through a carrier whose messages can be read."""
 
     def __init__(self, store: Store, clock: TestClock) -> None:
         self.network = Network()
@@ -42,12 +42,12 @@ class Team(VerifyEnvironment):
         assert (await self.check(started.id, self.network.codes[phone])).verified
 
     async def lose(self, ranges: list[str], each: int) -> None:
-        """Starts in these ranges of a million numbers, at once, that nobody verifies."""
+        """Start verifications in these ranges of a million numbers concurrently; nobody enters the codes."""
         phones = [f"{range_}{place:02d}0000" for range_ in ranges for place in range(each)]
         await asyncio.gather(*(self.start(phone) for phone in phones))
 
     async def refused(self, phone: str) -> str:
-        """The place where no more codes go, or nothing."""
+        """Return the area that is blocked; empty if the start is allowed."""
         try:
             await self.start(phone)
         except VerifyRateLimited as refusal:
@@ -63,7 +63,7 @@ async def acme(store: Store, clock: TestClock) -> Team:
 
 
 async def test_ordinary_use_without_a_single_check(acme: Team) -> None:
-    """Nine prefixes used to their limit, in one range; only the limit itself is ever met."""
+    """Nine prefixes of one range are used up to their limit; only that limit is ever reached."""
     for prefix in range(9):
         phones = [f"+447400{prefix:02d}{last:04d}" for last in range(LIMIT)]
         await asyncio.gather(*(acme.start(phone) for phone in phones))
@@ -75,7 +75,7 @@ async def test_ranges_that_lose_codes_are_closed_one_by_one(acme: Team) -> None:
     await acme.verify("+447900000001")
     await acme.lose(MANY_NUMBERS, 10)
     some = MANY_NUMBERS[::7]
-    assert [await acme.refused(f"{range_}990000") for range_ in some] == ["", "", ""]  # the verified one excuses three
+    assert [await acme.refused(f"{range_}990000") for range_ in some] == ["", "", ""]  # the verified start offsets 3
     assert [await acme.refused(f"{range_}990001") for range_ in some] == some
     assert await acme.refused("+15005550006") == ""  # a magic number
     assert await acme.refused("+447900000002") == ""  # a range where codes are entered

@@ -1,4 +1,4 @@
-"""What failed is sent again as it was, to those who did not get it."""
+"""A failed message is resent with its original content, to the recipients that were not reached."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ TO, BLIND = ("failed@simulator.test", "to"), ("bounced@simulator.test", "bcc")
 
 @pytest.mark.parametrize("shown", [[], ["Ada <failed@simulator.test>", "Bo <delivered@simulator.test>"]])
 async def test_resent_message_has_the_original_header(store: Store, clock: TestClock, shown: list[str]) -> None:
-    """Of a mail that came by SMTP to blind copies alone, one stands in the record's `to`, and in no header."""
+    """For a mail submitted by SMTP with Bcc recipients only, `to` of the record has one of them, and no header does."""
     verifying = VerifyEnvironment(store, clock, {})
     await verifying.set_up(0, mode="sandbox")
     platform, later = store.setup.current.platform, timestamp(clock.now() + DAY_MS)

@@ -1,4 +1,4 @@
-"""What a sandbox team may send over real carriers in a day (contract 13): counted where it is accepted."""
+"""The daily limit of a sandbox team over real carriers (contract 13), counted when a message is accepted."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -49,7 +49,7 @@ class FakeCarrier:
 
 
 async def prepare(store: Store, clock: Any, kind: str, mode: Any = "sandbox") -> Context:
-    """Real carriers (or simulators) for GB alone."""
+    """Set up real carriers (or simulators) that serve only GB."""
     own: list[Any] = [
         ("team", TEAM, TeamRecord(ref=1, id=TEAM, name="Acme", mode=mode, features=("verify",), verify=FREE), TEAM),
         ("key", KEY.id, KEY, TEAM),
@@ -126,7 +126,7 @@ async def test_sandbox_limit_is_checked_in_the_documented_order(store: Store, cl
     for send in (sms, whatsapp, verify):
         with pytest.raises(RecipientNotAllowed):
             await send(context, "+447400999999")
-        with pytest.raises(SandboxLimitReached):  # whatsapp has no carrier there, verify is not allowed there
+        with pytest.raises(SandboxLimitReached):  # neither WhatsApp nor Verify serves this country
             await send(context, ABROAD)
 
 
@@ -146,7 +146,7 @@ async def test_sandbox_limit_precedes_the_carrier_check_and_ignores_refusals(sto
 
 @pytest.mark.anyio
 async def test_sandbox_limit_is_shared_by_concurrent_processes(store: Store, settings: Settings, clock: Any) -> None:
-    """Each context has a store of its own on the same database, as two processes have."""
+    """Each context has its own store on the same database, like two processes."""
     first = await prepare(store, clock, "test")
     async with open_store(settings, clock, "seat/1") as other:
         second = msgspec.structs.replace(first, store=other)

@@ -1,4 +1,4 @@
-"""A key's bucket is one, within a tenth, however many processes there are (contract 11, ADR 0016)."""
+"""A key has one token bucket, accurate to a tenth, regardless of the number of processes (contract 11, ADR 0016)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -55,7 +55,7 @@ def standing() -> StandingClock:
 async def processes(
     request: pytest.FixtureRequest, store: Store, other: Store, standing: StandingClock
 ) -> list[FakeProcess]:
-    """So many, which know of each other."""
+    """Return this number of processes, which know of each other."""
     team = TeamRecord(ref=1, id="team_a", name="A", mode="live", rate_limit=RATE)
     own = Key(id=PUBLIC, team="team_a", name="k", hash=token_hash(TOKEN))
     await write_records(store, ("team", "team_a", team, "team_a"), ("key", PUBLIC, own, "team_a"))
@@ -74,7 +74,7 @@ async def processes(
 
 
 async def request_each(processes: list[FakeProcess], times: int) -> int:
-    """All at once, at every process."""
+    """Send requests to all processes concurrently."""
     return sum(await asyncio.gather(*(item.ask() for _ in range(times) for item in processes)))
 
 
@@ -96,7 +96,7 @@ async def test_far_from_its_limit_a_key_never_waits_for_the_database(
     share = BURST // (10 * len(processes))
     for _ in range(10):
         assert await request_each(processes, share - 1) == (share - 1) * len(processes)
-        for item in processes:  # as the duty does
+        for item in processes:  # like the background job
             await item.sharing.sync()
         standing.forward(250)
     assert {item.exchanges for item in processes} == {0}

@@ -1,4 +1,4 @@
-"""What is large is drafted off the event loop: text, rendered text, and files to decode."""
+"""Large requests are prepared outside the event loop: long texts, rendered texts, and files to decode."""
 
 from typing import Any, cast
 

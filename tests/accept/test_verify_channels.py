@@ -1,4 +1,4 @@
-"""Codes over several channels: which one, in which words, what follows when it fails, and what it costs."""
+"""Codes over several channels: choice of channel and text, the fallback after a failure, and the price."""
 
 from typing import Any
 
@@ -75,7 +75,7 @@ class FakeCarrier(Carrier):
 
 
 class FakeChannels:
-    """A live team with all channels, and what each carrier got."""
+    """A live team with all channels, and the messages that each carrier received."""
 
     def __init__(self, store: Store, clock: TestClock) -> None:
         self.store, self.clock = store, clock
@@ -341,7 +341,7 @@ async def test_fallback_code_is_sent_by_one_process_only(lines: FakeChannels, se
         assert [item.id for item in await other.verifications.claim_codes(other.owner, 10)] == [started.id]
         await lines.advance(0)
         assert lines.counts == (1, 0)
-        await other.outbox.release_own()  # it died, and is there again
+        await other.outbox.release_own()  # the process died and has restarted
     await lines.advance(0)
     assert lines.counts == (1, 1)
     assert (await lines.verifying.check(started.id, code_in_message(lines.sms.messages[0]))).verified
@@ -389,7 +389,7 @@ async def test_a_carrier_may_try_until_the_code_expires(lines: FakeChannels) -> 
 
 
 async def test_refused_resend_leaves_the_first_code_valid(lines: FakeChannels) -> None:
-    """Only what failed has an `error_message` (spec 2.5)."""
+    """Only a failed verification has an `error_message` (spec 2.5)."""
     started = await lines.verifying.start(PHONE)
     lines.sms.answer = REFUSE
     for record in (await lines.verifying.resend(started.id), await lines.verifying.read(started.id)):

@@ -1,4 +1,4 @@
-"""Asking carriers inside a verify request: who is asked, what is answered, and what it costs."""
+"""Carrier calls within a verify request: which carriers are called, the response, and the price."""
 
 import asyncio
 from typing import Literal
@@ -78,7 +78,7 @@ def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
         ([AWAY, DEFER], "failed", "busy", 2),
         ([DEFER, AWAY, ACCEPT], "failed", "connection refused", 2),
         ([DEFER], "failed", "busy", 1),
-        # Whoever fell silent may have sent it: the code in somebody's hands must work.
+        # A carrier that did not respond may have sent the code, so the code must work.
         ([SILENT, ACCEPT], "pending", None, 2),
         ([UNSURE, ACCEPT], "pending", None, 2),
         ([SILENT, SILENT, ACCEPT], "pending", None, 2),

@@ -1,4 +1,4 @@
-"""A live team that verifies through carriers of the test's own, on a real store, without HTTP."""
+"""A live team that sends codes through carriers of the test, on a real store and without HTTP."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ KEY = records.Key(id="key", team="team_acme", name="server", hash="")
 
 
 class VerifyEnvironment:
-    """`lines` are asked in their order; `whatsapp` and `email` are of these channels, the others carry SMS."""
+    """`lines` are carriers in order of priority; `whatsapp` and `email` serve these channels, the others SMS."""
 
     def __init__(self, store: Store, clock: Any, lines: Mapping[str, Carrier]) -> None:
         self.failover = CarrierFailover(store, Carriers(lambda record: lines[record.id]), clock)
@@ -94,5 +94,5 @@ class VerifyEnvironment:
 
 
 def code_in_message(message: OutboundMessage) -> str:
-    """What the phone's owner reads."""
+    """Return the code in the message that the phone's owner receives."""
     return str(re.findall(r"\b[0-9]{6}\b", message.content.decode())[0])

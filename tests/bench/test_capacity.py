@@ -75,7 +75,7 @@ def test_an_interrupted_measurement_leaves_no_files(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_a_late_first_mail_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first mail may come later than it takes until no more of them seem to."""
+    """The first mail may take longer than the pause after which the queue counts as empty."""
     for name in ("WARM_UP_S", "EMPTY_S"):
         monkeypatch.setattr(f"bench.capacity.{name}", 0.0)
     sink, process = Sink(), subprocess.Popen(["sleep", "3600"], text=True)

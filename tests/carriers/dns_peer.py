@@ -12,14 +12,14 @@ import dns.rcode
 import dns.rdatatype
 import dns.rrset
 
-# (name, kind) → its records as text; no such name is NXDOMAIN, a name of other kinds has no such record.
+# (name, type) → records as text. A missing name gives NXDOMAIN, a name with other types an empty answer.
 Zone = dict[tuple[str, str], list[str]]
 
 
 class DnsPeer(asyncio.DatagramProtocol):
     def __init__(self, zone: Zone, *, validated: bool = False) -> None:
         self.zone = zone
-        self.validated = validated  # answers carry AD,
+        self.validated = validated  # answers have the AD flag,
         self.unvalidated_names: set[str] = set()  # except for these names
         self.failing_names: set[str] = set()  # names answered with SERVFAIL
         self.query_counts: Counter[tuple[str, str]] = Counter()

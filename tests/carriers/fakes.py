@@ -47,7 +47,7 @@ def to_text(body: Any) -> str:
 
 
 class FakeCarrier:
-    """What every carrier does; subclasses know how theirs reads and speaks."""
+    """Base class of the fake carriers; subclasses implement the carrier's request and callback formats."""
 
     path = "/"
 
@@ -94,7 +94,7 @@ class FakeCarrier:
         await self._runner.cleanup()
 
     async def wait_for_callbacks(self) -> None:
-        """Until every receipt is told."""
+        """Wait until every receipt has been sent."""
         while self._tasks:
             await asyncio.gather(*self._tasks)
 
@@ -113,7 +113,7 @@ class FakeCarrier:
         raise NotImplementedError
 
     def receipt(self, sent: SentMessage, state: str) -> tuple[str, dict[str, str], bytes]:
-        """Where to, headers with the signature, body."""
+        """Return URL, headers (with the signature) and body of a receipt."""
         raise NotImplementedError
 
     def list_response(self, query: dict[str, str]) -> tuple[int, Any]:
@@ -286,7 +286,7 @@ class CloudApiFake(FakeCarrier):
 
 
 class HttpFake(FakeCarrier):
-    """Takes JSON {to, from, text, id, callback}, or the same in a GET's query."""
+    """Accepts JSON {to, from, text, id, callback}, or the same fields in the query of a GET."""
 
     path = "/send"
 
@@ -314,7 +314,7 @@ class HttpFake(FakeCarrier):
 
 
 class CallbackRecorder:
-    """A callback address that keeps what comes: url, headers (names in lower case), body."""
+    """A callback server that records requests: URL, headers (lower-case names) and body."""
 
     async def __aenter__(self) -> Self:
         self.callbacks: list[dict[str, Any]] = []
@@ -339,7 +339,7 @@ FAKES: dict[str, type[FakeCarrier]] = {"twilio": TwilioFake, "cloud_api": CloudA
 
 
 class RunningFake:
-    """A fake in another process."""
+    """A fake carrier in another process."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -360,7 +360,7 @@ class RunningFake:
 
 @contextmanager
 def run_fake(kind: str, **options: Any) -> Iterator[RunningFake]:
-    """The options are those of Fake."""
+    """Start a fake carrier in another process, with the options of its command line."""
     arguments = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
     process = Forked("from tests.carriers.fakes import main; main()", [kind, *arguments], os.environ)
     with process.stdout:

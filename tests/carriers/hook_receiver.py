@@ -23,7 +23,7 @@ from typing import IO, Any, Self
 import httptools
 import msgspec
 
-EVERYWHERE = ""  # the script of paths without one of their own
+EVERYWHERE = ""  # key of the script for paths that have none
 LONG = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + b"x" * 5000
 HUGE = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n" + b"x" * 65536
 
@@ -33,7 +33,7 @@ class Received(msgspec.Struct, frozen=True):
     path: str
     headers: dict[str, str]  # names in lower case
     body: str
-    action: str  # how it was answered
+    action: str  # how the receiver responded
 
 
 class Receiver:
@@ -48,7 +48,7 @@ class Receiver:
     ) -> None:
         self.scripts = dict(script) if isinstance(script, Mapping) else {EVERYWHERE: script}
         self.received: list[Received] = []
-        self.accepted = 0  # connections
+        self.accepted = 0  # number of accepted connections
         self.host, self.port, self.tls = host, port, tls
         self._log: IO[str] | None = log.open("a", encoding="utf-8", buffering=1) if log else None
         self._times: Counter[str] = Counter()
@@ -154,7 +154,7 @@ class _Connection(asyncio.Protocol):
         self.transport.write(f"HTTP/1.1 {status} .\r\nContent-Length: {len(text)}\r\n{header}\r\n{text}".encode())
 
     async def trickle(self) -> None:
-        """A status at once, and a body that never ends."""
+        """Send a status at once, and then a body that never ends."""
         self.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
         while True:
             self.transport.write(b"x")

@@ -1,4 +1,4 @@
-"""Signs golden payloads as each provider does: for tests of what is believed, and of what becomes of it."""
+"""Signs golden payloads as each mail provider does."""
 
 import base64
 import datetime
@@ -60,7 +60,10 @@ def payload(provider: str, name: str, id_: str = OWN, to: str = TO) -> bytes:
 
 
 def signed(provider: str, body: bytes, now: int, once: str = "") -> Signed:
-    """`once`: the id of the callback, where the provider gives it one; empty: as in the payload."""
+    """Return the signed callback.
+
+    `once`: the callback id, for providers that assign one; empty to keep that of the payload.
+    """
     return _SIGN[provider](body, now // 1000, once)
 
 

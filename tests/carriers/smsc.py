@@ -27,16 +27,15 @@ from heliograph.carriers.sms.smpp.pdu import (
 )
 from heliograph.carriers.sms.smpp.receipt import MESSAGE_STATE_NAMES
 
-DROP = "drop"  # hang up instead of answering
-HALF = "half"  # hang up in the middle of the answer
+DROP = "drop"  # disconnect instead of responding
+HALF = "half"  # disconnect in the middle of the response
 HANG = "hang"  # never answer
 HOLD = "hold"  # answer when `release` is called
 NACK = "nack"  # generic_nack
 
-# A status to answer with, one of the words above, or octets to send instead. Of a list one for each time, and the
-# last one stays.
+# A status, one of the words above, or bytes to send instead. In a list, one per request; the last one repeats.
 Answer = int | str | bytes
-Script = dict[str, Answer | list[Answer]]  # by command, or by a number that messages go to
+Script = dict[str, Answer | list[Answer]]  # by command, or by destination number
 
 WORDS: dict[str, Answer] = {
     "accept": status.ROK,
@@ -52,11 +51,11 @@ NAMES = {
     command.UNBIND: "unbind",
 }
 RECEIPT = 0x04
-AGAIN_S = 0.05  # before a receipt that got a temporary error is sent again
+AGAIN_S = 0.05  # delay before a receipt that got a temporary error is sent again
 
 
 def receipt(id_: str, state: str = "DELIVRD", *, err: str = "000", text: str = "", tlvs: bool = False) -> ShortMessage:
-    """As a line of text, or as TLVs alone."""
+    """Return a delivery receipt, as text or with TLVs only."""
     line = f"id:{id_} sub:001 dlvrd:001 submit date:2611150930 done date:2611150931 stat:{state} err:{err} text:{text}"
     fields = {
         RECEIPTED_MESSAGE_ID: id_.encode() + b"\0",
@@ -72,7 +71,7 @@ def receipt(id_: str, state: str = "DELIVRD", *, err: str = "000", text: str = "
     )
 
 
-# How receipts come: the states that each accepted message gets, in order.
+# The states that receipts report for each accepted message, in order.
 RECEIPTS: dict[str, tuple[str, ...]] = {
     "none": (),
     "delivered": ("DELIVRD",),
@@ -92,16 +91,16 @@ class Smsc:
         port: int = 0,
         tls: ssl.SSLContext | None = None,
         receipts: str = "none",
-        early: bool = False,  # the receipt comes before the answer
-        later_s: float = 0.0,  # … or so long after it
+        early: bool = False,  # the receipt is sent before the response
+        later_s: float = 0.0,  # seconds from the response to the receipt
         tell: Callable[[dict[str, Any]], None] = lambda event: None,
     ) -> None:
         self.host, self.port = host, port
         self.script: Script = script or {}
         self.received: list[ShortMessage] = []
-        self.requests: list[tuple[str, Pdu]] = []  # the name of each request that came
-        self.answers: list[Pdu] = []  # to what we asked, with generic_nacks
-        self.connections: list[Connection] = []  # all that ever were
+        self.requests: list[tuple[str, Pdu]] = []  # name and PDU of each request received
+        self.answers: list[Pdu] = []  # responses to our requests, including generic_nacks
+        self.connections: list[Connection] = []  # all connections so far, closed ones too
         self.held_receipts: list[tuple[Connection, bytes]] = []
         self.tell = tell
         self.issued = 0
@@ -138,7 +137,7 @@ class Smsc:
             connection.transport.write(octets)
 
     async def deliver(self, sm: ShortMessage) -> Pdu:
-        """By the newest connection; what the other side answers."""
+        """Send a PDU on the newest connection; return the client's response."""
         return await self.bound[-1].request(command.DELIVER_SM, encode_short_message(sm))
 
     def answer_to(self, name: str) -> Answer:
@@ -149,7 +148,7 @@ class Smsc:
         return script[min(self._times[name], len(script)) - 1]
 
     def next_answer(self, pdu: Pdu) -> tuple[Answer, bytes, list[ShortMessage]]:
-        """How to answer a request, the body of the answer, and the receipts that follow it."""
+        """Return how to answer a request, the body of the answer, and the receipts that follow."""
         name = NAMES[pdu.command]
         self.requests.append((name, pdu))
         if name != "submit":
@@ -237,7 +236,7 @@ class Connection(asyncio.Protocol):
             asyncio.get_running_loop().create_task(self._repeat_receipt(sm, answer))
 
     async def _repeat_receipt(self, sm: ShortMessage, answer: asyncio.Future[Pdu]) -> None:
-        """Until it is acknowledged, on whatever connection there is."""
+        """Send the receipt until it is acknowledged, on any connection."""
         try:
             while (await answer).status == status.RX_T_APPN:
                 await asyncio.sleep(AGAIN_S)

@@ -1,4 +1,4 @@
-"""A mail server that follows a script: what to answer to each verb, where to drop, how to end a mail."""
+"""A scripted mail server: which reply each verb gets, when to disconnect, and how the end of a mail is detected."""
 
 import asyncio
 import datetime
@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-DROP = "drop"  # hang up instead of answering
+DROP = "drop"  # disconnect instead of replying
 HANG = "hang"  # never answer
 READ_MAX = 1 << 20
 
@@ -36,7 +36,7 @@ USUAL = {
     "auth": "235 2.7.0 welcome",
 }
 
-# A reply, or one for each time that the verb comes (the last one stays); bytes go out as they are.
+# A reply, or one for each use of the verb (the last one repeats); bytes are sent unchanged.
 Answer = str | bytes
 Script = dict[str, Answer | list[Answer]]
 
@@ -44,7 +44,7 @@ Script = dict[str, Answer | list[Answer]]
 class Received(msgspec.Struct):
     sender: str
     recipient: str
-    raw: bytes  # with the dots as they came
+    raw: bytes  # with dot-stuffing, as received
     tls: bool
 
     @property
@@ -71,8 +71,8 @@ class Peer:
         self.received: list[Received] = []
         self.talks: list[list[str]] = []  # the verbs of each connection
         self.lines: list[str] = []  # whole commands
-        self.groups: list[list[str]] = []  # the verbs that came in one read
-        self.open_connections = self.most_connections = 0  # connections at once
+        self.groups: list[list[str]] = []  # verbs received in one read
+        self.open_connections = self.most_connections = 0  # current and maximum number of connections
         self._script = {**USUAL, **(script or {})}
         self._offers = (*offers, "STARTTLS") if tls and not implicit else offers
         self._tls, self._implicit, self._final_delay = tls, implicit, final_delay
@@ -224,7 +224,7 @@ _LENIENT = re.compile(rb"(?:\A|(?<=[\r\n]))\.(?:\r\n|\n|\r)")
 
 
 def end_of_mail(octets: bytes, lenient: bool = False, start: int = 0) -> tuple[int, int] | None:
-    """Where the mail ends and where the next command begins; a lenient server takes bare LF and CR too."""
+    """Return where the mail ends and the next command begins; a lenient server accepts bare LF and CR too."""
     match = (_LENIENT if lenient else _STRICT).search(octets, start)
     return match.span() if match else None
 
@@ -243,7 +243,7 @@ SIGNS_CERTIFICATES = x509.KeyUsage(
 
 
 class Authority:
-    """A certificate authority of our own."""
+    """A certificate authority of the tests."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -253,11 +253,11 @@ class Authority:
         self.certificate = authority.add_extension(SIGNS_CERTIFICATES, critical=True).sign(self._key, hashes.SHA256())
 
     def trusted(self) -> ssl.SSLContext:
-        """For a client that knows this authority."""
+        """Return a TLS context for clients that trusts this authority."""
         return ssl.create_default_context(cadata=self.certificate.public_bytes(Encoding.PEM).decode())
 
     def server(self, *hosts: str, chain: bool = False, days: float = 1) -> tuple[ssl.SSLContext, x509.Certificate]:
-        """For a server that is one of these hosts, and shows who says so."""
+        """Return a TLS context for a server with a certificate for these hosts."""
         pem, certificate = self.pem(*hosts, days=days)
         pem += self.certificate.public_bytes(Encoding.PEM) if chain else b""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -268,7 +268,7 @@ class Authority:
         return context, certificate
 
     def pem(self, *hosts: str, days: float = 1) -> tuple[bytes, x509.Certificate]:
-        """The key and the certificate of such a server, as one file has them."""
+        """Return the key and the certificate of such a server as one PEM text."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = [x509.IPAddress(ipaddress.ip_address(h)) if h[0].isdigit() else x509.DNSName(h) for h in hosts]
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
@@ -289,7 +289,7 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(days=2))
             .not_valid_after(now + datetime.timedelta(days=days))
-            # Python 3.13 asks for both.
+            # Python 3.13 requires both extensions.
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )

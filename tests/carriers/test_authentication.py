@@ -1,4 +1,4 @@
-"""Who a mail is from: SPF, DKIM and DMARC, judged as dkimpy and the examples of the RFCs do."""
+"""Sender authentication by SPF, DKIM and DMARC, compared with dkimpy and the examples in the RFCs."""
 
 import asyncio
 from typing import Any
@@ -66,7 +66,7 @@ def sending(sender: str = "ann@example.org", peer: str = "192.0.2.9", helo: str 
         ("ann@example.org", "::ffff:192.0.2.9", "pass"),
         ("ann@example.org", "2001:db8::1", "pass"),
         ("ann@example.org", "198.51.100.1", "fail"),
-        ("", "192.0.2.9", "none"),  # of the name that it greets with
+        ("", "192.0.2.9", "none"),  # SPF of the HELO name
         ("ann@soft.test", "192.0.2.9", "fail"),
         ("ann@neutral.test", "192.0.2.9", "none"),
         ("ann@open.test", "192.0.2.9", "none"),
@@ -148,7 +148,7 @@ async def test_dkim_signature_by_dkimpy_passes(form: str, mail: bytes) -> None:
         (signed().replace(b"s=s1", b"s=s2"), "permerror"),
         (signed(domain="other.test"), "pass"),
         (b"DKIM-Signature: v=1; a=rsa-sha256\r\n" + MAIL, "permerror"),
-        (signed().replace(b"v=1;", b"v=1; x=" + b"9" * 5000 + b";"), "fail"),  # no number that Python reads
+        (signed().replace(b"v=1;", b"v=1; x=" + b"9" * 5000 + b";"), "fail"),  # more digits than Python converts
     ],
 )
 async def test_dkim_signature_gives_the_expected_result(raw: bytes, verdict: str) -> None:

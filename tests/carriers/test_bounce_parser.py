@@ -1,6 +1,6 @@
-"""Reading what comes back: a golden table over real messages, the rules in small ones, and hostile bytes.
+"""The bounce parser: a golden table of real messages, single rules in small messages, and hostile input.
 
-What a refusal's words and codes mean for the address is tested in tests/domain/test_bounce_classifier.py.
+tests/domain/test_bounce_classifier.py tests what the text and codes of a rejection mean for the address.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ NEEDS_MESSAGES = pytest.mark.skipif(
     not MESSAGES.is_dir(), reason="the real messages (../shared/data/bounces) are not beside the project"
 )
 
-# Its report says only "could not be delivered"; the code stands inside the returned original, which is not opened.
+# The report says only "could not be delivered"; the code is inside the returned original, which is not parsed.
 MISREAD = {"lhost-trendmicro-03"}
 
 PERMANENT = {True: "yes", False: "no", None: "-"}
@@ -70,7 +70,7 @@ def test_real_messages_give_their_recipient() -> None:
     assert wrong <= {"lhost-sendmail-15", "lhost-verizon-01"}, wrong  # `@mx.example.org`; only inside the original
 
 
-# What each label of the table does to the recipient: state, and why the address is suppressed.
+# Label in the table → state of the recipient, and the reason of the suppression.
 BLAME = {
     "hard": ("bounced", "bounce"),
     "not-address": ("failed", None),
@@ -103,7 +103,7 @@ def _suppresses(returned: BounceReport) -> bool:
     return report is not None and report.suppress is not None
 
 
-# Reports about another address too, or alone (contract 6): what becomes of ann@example.com.
+# Reports that also, or only, name another address (contract 6) → state of ann@example.com.
 FORWARDED = ("failed", None, "forwarding_failed")
 UNKNOWN = ("bounced", "bounce", None)
 
@@ -389,7 +389,7 @@ def test_bounce_report_gives_the_expected_outcome(returned: BounceReport, status
         (("Status: 5.1.1", "Diagnostic-Code: smtp; 550 mailbox is full"), "", False),
         # only the first line of the reply is in the report
         (("Status: 5.1.1", "Diagnostic-Code: smtp; 550-Sorry"), "<<< 550-Sorry\n<<< 550 we have a policy", False),
-        # the server complained of the sender
+        # the server rejected the sender
         (
             ("Status: 5.1.1", "Diagnostic-Code: smtp; 550 user unknown"),
             ">>> MAIL From:<b@x.example>\n<<< 550 no",
@@ -446,7 +446,7 @@ def test_bounce_depth_and_parts_are_limited() -> None:
     assert len(many.parts) == PARTS_MAX
     nested_part = b"Content-Type: message/rfc822\n\nContent-Type: multipart/report; boundary=b%d\n\n--b%d\n"
     inside = read_mail(b"".join(nested_part % (i, i) for i in range(DEPTH_MAX)))
-    assert [part.type for part in inside.parts] == ["message/rfc822"]  # left shut at the limit
+    assert [part.type for part in inside.parts] == ["message/rfc822"]  # not parsed beyond the nesting limit
 
 
 def test_bounce_size_is_limited() -> None:

@@ -1,4 +1,4 @@
-"""The listener for what comes back: what it takes whole, and what it refuses before it costs anything."""
+"""The SMTP server for bounces and inbound mail: what it accepts, and what it rejects before it uses resources."""
 
 import asyncio
 import logging.config
@@ -34,7 +34,7 @@ BOUNCE = NOTICE % b"Could not deliver: 550 5.1.1 no such user"
 
 SIGNING = SigningKey(selector="hg1", algorithm="rsa-sha256", private=generate_key("rsa-sha256"))
 OTHER = SigningKey(selector="hg1", algorithm="rsa-sha256", private=generate_key("rsa-sha256"))
-ALONE = "eml_" + ulid(NOW - 86_400_000, 0)  # to one recipient
+ALONE = "eml_" + ulid(NOW - 86_400_000, 0)  # id of a message with one recipient
 SEVERAL = "eml_" + ulid(NOW - 86_400_000, 1)
 OLD = "eml_" + ulid(NOW - 31 * 86_400_000, 0)
 COMPLAINT = (
@@ -46,7 +46,7 @@ COMPLAINT = (
 
 
 def sent(id_: str = ALONE, key: SigningKey = SIGNING, domain: str = "acme.test") -> str:
-    """A mail of ours as a recipient has it."""
+    """Return one of our mails as its recipient received it."""
     head = (
         f"From: Shop <hi@{domain}>\r\nTo: ann@example.com\r\nSubject: Hi\r\nDate: x\r\n"
         f"Message-ID: <{id_}@{domain}>\r\nMIME-Version: 1.0\r\nContent-Type: text/plain\r\n"
@@ -56,7 +56,7 @@ def sent(id_: str = ALONE, key: SigningKey = SIGNING, domain: str = "acme.test")
 
 
 class Mailbox:
-    """Of a team."""
+    """The mailbox of a team."""
 
     def find_team_id(self, address: str) -> str | None:
         return "tm_acme" if address == OF_TEAM else None
@@ -66,7 +66,7 @@ class Mailbox:
 
 
 class Peer:
-    """A client of the listener, and what the listener made of it."""
+    """A client of the server, and the results that the server recorded."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Talk:
         self.writer = writer
 
     async def ask(self, *lines: str) -> list[str]:
-        """The code of each answer; all lines are sent together."""
+        """Send all lines together and return the code of each reply."""
         self.writer.write("".join(f"{line}\r\n" for line in lines).encode())
         return [await self.answer() for _ in lines]
 
@@ -206,7 +206,7 @@ async def test_bounce_is_accepted_and_reported(mail: bytes) -> None:
     ("mail", "complained"),
     [
         (sent(), True),
-        (sent().partition("\r\n\r\n")[0] + "\r\n\r\nSomething else\r\n", True),  # bodies are cut
+        (sent().partition("\r\n\r\n")[0] + "\r\n\r\nSomething else\r\n", True),  # a truncated body is accepted
         (sent().partition("\r\n\r\n")[0], True),
         (sent(key=OTHER), False),
         (sent(domain="evil.test"), False),
@@ -260,7 +260,7 @@ async def test_bounce_is_accepted_inside_tls() -> None:
     authority = Authority()
     async with listening(tls=authority.server("mx.example")[0]) as peer, peer.connect() as dialogue:
         assert await dialogue.answer() == "220"
-        # What is sent along with the command is not obeyed inside.
+        # Plaintext sent together with STARTTLS is not executed after the handshake.
         dialogue.writer.write(f"EHLO peer\r\nSTARTTLS\r\nMAIL FROM:<>\r\nRCPT TO:<{OURS}>\r\n".encode())
         assert [await dialogue.answer(), await dialogue.answer()] == ["250", "220"]
         await dialogue.writer.start_tls(authority.trusted(), server_hostname="mx.example")
@@ -357,7 +357,7 @@ async def test_connections_to_the_bounce_server_are_limited() -> None:
         assert await first.ask("NOOP") == ["250"]
         await first.ask("QUIT")
         await first.reader.read()
-        async with peer.connect() as three:  # there is room again
+        async with peer.connect() as three:  # a slot is free again
             assert await three.answer() == "220"
     async with listening(connections=1) as peer, peer.connect() as first, peer.connect() as second:
         assert await first.answer() == "220"
@@ -373,7 +373,7 @@ async def test_session_is_closed_after_its_time_limit() -> None:
 
 
 async def test_full_disk_is_reported_at_the_end_of_the_mail(tmp_path: Path) -> None:
-    """What is left of the mail would else be taken for commands."""
+    """Otherwise the server would read the rest of the mail as commands."""
     async with listening(folder=tmp_path / "gone") as peer, peer.connect() as dialogue:
         await dialogue.begin(OF_TEAM)
         long = BOUNCE + b"MAIL FROM:<>\r\n" * (READ_MAX // 10)

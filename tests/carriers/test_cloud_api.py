@@ -1,4 +1,4 @@
-"""Meta's Cloud API: the template message, what each error means, and whose webhooks are believed."""
+"""Meta's Cloud API: the template message, the meaning of each error, and which webhooks are authentic."""
 
 import hmac
 import json
@@ -59,7 +59,7 @@ async def send_once(script: str, web: CarrierHttp, **options: Any) -> Outcome:
 
 
 async def test_omitted_options_are_not_in_the_request(web: CarrierHttp) -> None:
-    """Meta takes no empty parameter."""
+    """Meta rejects empty parameters."""
     async with CloudApiFake() as fake:
         await make_cloud_api(fake.url, web).send_message(outbound_message(parameters=["Ann", ""]))
     (part,) = json.loads(fake.requests[0][2])["template"]["components"]
@@ -184,7 +184,7 @@ async def test_no_secret_and_no_parameter_in_details_or_logs(
 
 
 def webhook(body: Any, secret: str = SECRET) -> Callback:
-    """As Meta would write and sign it."""
+    """Return a webhook request in Meta's format with Meta's signature."""
     octets = body if isinstance(body, bytes) else json.dumps(body).encode()
     signature = "sha256=" + hmac.new(secret.encode(), octets, "sha256").hexdigest()
     headers = {"x-hub-signature-256": signature}
@@ -356,7 +356,7 @@ def test_template_quality_update_is_parsed() -> None:
 
 @pytest.mark.parametrize(("time", "at"), [(5, 5000), (None, 7000), ("5", 7000), (-1, 7000), (99, 7000), (True, 1000)])
 def test_template_update_has_its_time(time: Any, at: int) -> None:
-    """By Meta's clock, and never after now: nothing could change that."""
+    """The time is by Meta's clock, but never in the future: no later update could replace it."""
     assert [item.at for item in template_updates(template_event(STATUS, time=time, event="PAUSED"), now=7000)] == [at]
 
 

@@ -1,4 +1,4 @@
-"""Waiting for a connection: by priority, without losing a place, and not for ever behind others."""
+"""The queue for connections: priority order, no lost slots, and a bounded wait behind other messages."""
 
 import asyncio
 
@@ -52,7 +52,7 @@ async def test_cancelled_waiter_uses_no_slot() -> None:
     await asyncio.sleep(0)
     waiting[0].cancel()  # while it waits
     line.release()
-    waiting[1].cancel()  # when the place is its own already
+    waiting[1].cancel()  # after the slot was assigned
     await asyncio.wait(waiting)
     assert [task.cancelled() for task in waiting] == [True, True, False]
     line.release()

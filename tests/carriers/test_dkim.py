@@ -1,4 +1,4 @@
-"""DKIM signatures, judged by two foreign verifiers: dkimpy, and mailauth on Node."""
+"""DKIM signatures, verified by two independent implementations: dkimpy, and mailauth on Node."""
 
 import hashlib
 import json
@@ -212,7 +212,7 @@ def test_signing_key_is_read_from_its_formats() -> None:
     rsa, ed25519 = (public_record(make_real_key(key.algorithm)) for key in KEYS)
     assert re.fullmatch("v=DKIM1; k=rsa; p=MIIB[A-Za-z0-9+/]{388}", rsa)
     assert re.fullmatch("v=DKIM1; k=ed25519; p=[A-Za-z0-9+/]{43}=", ed25519)
-    assert {rsa, ed25519}.isdisjoint(public_record(key.private) for key in KEYS)  # a new one each time
+    assert {rsa, ed25519}.isdisjoint(public_record(key.private) for key in KEYS)  # the key is new each time
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A domain's records are found at the servers that answer for it, past caches, aliases and broken neighbours."""
+"""DNS checks query a domain's authoritative servers, despite caches, aliases and broken servers."""
 
 import asyncio
 import socket
@@ -46,7 +46,7 @@ GOOD: Zone = {
     ("_dmarc.acme.test.", "TXT"): ['"v=DMARC1; p=reject"'],
     ("_smtp._tls.acme.test.", "TXT"): ['"v=TLSRPTv1; rua=mailto:reports@acme.test"'],
 }
-# What the system's resolver knows: where the zones are, and an old, wrong copy of what is in them.
+# Records of the system's resolver: the name servers of the zones, and outdated, wrong copies of their records.
 DELEGATIONS: Zone = {
     ("acme.test.", "NS"): ["ns1.acme.test.", "ns2.acme.test."],
     ("ns1.acme.test.", "A"): ["127.0.0.2"],
@@ -56,7 +56,7 @@ DELEGATIONS: Zone = {
 
 
 class Peer:
-    """A DNS server over UDP and TCP that says what its zone holds."""
+    """A DNS server over UDP and TCP that answers from a zone."""
 
     def __init__(
         self, zone: Zone, *, authoritative: bool = True, rcode: int = 0, silent: int = 0, small: bool = False
@@ -64,7 +64,7 @@ class Peer:
         self.zone = zone
         self.authoritative = authoritative
         self.rcode = rcode
-        self.silent = silent  # questions by UDP that get no answer
+        self.silent = silent  # UDP queries that get no answer
         self.small = small  # every UDP answer is truncated
         self.queries: list[tuple[str, str]] = []
         self.recursion: set[bool] = set()
@@ -120,7 +120,7 @@ class Datagrams(asyncio.DatagramProtocol):
 
 @asynccontextmanager
 async def serving(*peers: Peer) -> AsyncIterator[int]:
-    """The peers at 127.0.0.1, 127.0.0.2, …, all at the one port that is given."""
+    """Run the servers at 127.0.0.1, 127.0.0.2, …, all on the given port."""
     for _ in range(20):
         async with AsyncExitStack() as stack:
             try:
@@ -189,7 +189,7 @@ async def test_authoritative_servers_are_queried_instead_of_the_cache() -> None:
     per_query = Counter(system.queries)
     assert max(per_query.values()) <= 2  # the servers are found once for all records, and once for the DKIM records
     assert first.recursion == {False}
-    dkim_records = sum(record.purpose == "dkim" for record in RECORDS)  # asked of every server
+    dkim_records = sum(record.purpose == "dkim" for record in RECORDS)  # queried at every server
     assert (len(first.queries), len(second.queries)) == (len(RECORDS) + dkim_records, dkim_records)
 
 
@@ -330,7 +330,7 @@ SOA = ["ns1.acme.test. root.acme.test. 1 3600 600 86400 60"]
         ("acme.test", {("acme.test.", "SOA"): SOA}, "acme.test"),
         ("mail.shop.acme.test", {("acme.test.", "SOA"): SOA}, "acme.test"),
         ("mail.shop.acme.test", {("shop.acme.test.", "SOA"): SOA}, "shop.acme.test"),
-        ("acme.test", {("test.", "SOA"): SOA}, ""),  # nobody has registered it
+        ("acme.test", {("test.", "SOA"): SOA}, ""),  # the domain is not registered
         ("acme.test", {("other.test.", "SOA"): SOA}, ""),
         ("acme.test", {}, ""),
     ],

@@ -1,4 +1,4 @@
-"""The carrier for any HTTP API: templates, rules, callbacks; and the providers that docs/carriers.md describes."""
+"""The generic HTTP carrier: request templates, response rules, callbacks, and the providers in docs/carriers.md."""
 
 import hmac
 import html
@@ -221,7 +221,7 @@ DELIVERED = {"id": "m1", "status": "DELIVRD"}
 
 
 def callback(told: Any, secret: str = SECRET, type_: str = "application/json", **fields: Any) -> Callback:
-    """As a provider would write and sign it."""
+    """Return a callback in the provider's format with its signature."""
     body = json.dumps(told).encode() if type_ == "application/json" else urlencode(told).encode()
     headers = {"x-signature": hmac.new(secret.encode(), body, "sha256").hexdigest(), "content-type": type_}
     values: dict[str, Any] = {
@@ -449,7 +449,7 @@ def test_options_in_the_docs_are_valid(id_: str, record: dict[str, Any]) -> None
 
 
 class Canned(CarrierHttp):
-    """Gives the provider's documented answer, and keeps what it was asked."""
+    """Returns the provider's documented response, and records requests."""
 
     def __init__(self, status: int, body: str) -> None:
         super().__init__()

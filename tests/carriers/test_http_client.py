@@ -1,4 +1,4 @@
-"""The carriers' HTTP client: what was certainly not sent, what maybe was, and what an answer may not do to us."""
+"""The carriers' HTTP client: requests that were not sent, requests that may have been sent, and malicious responses."""
 
 import asyncio
 import ssl
@@ -111,7 +111,7 @@ async def test_request_without_a_thread_to_load_the_library_is_not_sent(monkeypa
 async def test_request_with_the_library_loaded_uses_no_thread(
     web: CarrierHttp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A few that look up names may have taken all of them."""
+    """Slow DNS lookups could otherwise occupy all threads of the pool."""
     monkeypatch.delattr(asyncio, "to_thread")
     with pytest.raises(Unreachable, match="refused"):
         await post(web, "http://127.0.0.1:1/")

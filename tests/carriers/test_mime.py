@@ -1,4 +1,4 @@
-"""The mail on the wire: golden files, hostile headers and bodies (judged by the standard library), streaming."""
+"""MIME output: golden files, hostile headers and bodies (parsed by the standard library), and streaming."""
 
 import hashlib
 import io
@@ -51,7 +51,7 @@ def wire(mail: MimeMessage) -> bytes:
 
 
 def judged(mail: MimeMessage) -> EmailMessage:
-    """The mail as the standard library reads it, without a complaint."""
+    """Parse the mail with the standard library's newer parser, which must report no defect."""
     message = message_from_bytes(wire(mail), policy=policy.default)
     for part in message.walk():
         assert not part.defects
@@ -60,7 +60,7 @@ def judged(mail: MimeMessage) -> EmailMessage:
 
 
 def parse_mail(mail: MimeMessage) -> Message:
-    """The same by the older and faster half of the standard library."""
+    """Parse the mail with the standard library's older, faster parser."""
     message = message_from_bytes(wire(mail), policy=policy.compat32)
     assert not [part for part in message.walk() if part.defects]
     return message
@@ -71,7 +71,7 @@ def decoded(value: str) -> str:
 
 
 def name_of(message: Message) -> str:
-    """The display name. The newer half puts spaces between encoded words."""
+    """Return the display name; the newer parser puts spaces between encoded words."""
     phrase = message["From"].rpartition("<")[0].strip()
     return decoded(phrase) if phrase.startswith("=") else parseaddr(message["From"])[0]
 
@@ -152,7 +152,7 @@ def test_subject_is_read_back_unchanged_from_short_lines(subject: str) -> None:
     assert max(map(len, mail.headers.split(b"\r\n"))) <= 76
     for encoded_word in re.findall(rb"=\?.*?\?=", mail.headers):
         assert len(encoded_word) <= 75
-        str(make_header(decode_header(encoded_word.decode())))  # whole characters
+        str(make_header(decode_header(encoded_word.decode())))  # raises an error unless each word has whole characters
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_header_injection_is_refused() -> None:
         if field in back:
             assert back[field] == value
     assert tried >= 5000
-    assert sent >= 1000  # the judge had something to read
+    assert sent >= 1000  # the parser had enough to read
 
 
 # -- bodies ------------------------------------------------------------------------------------------------
@@ -436,7 +436,7 @@ def hostile_bodies() -> Iterator[str]:
 
 
 def with_line_ends(text: str) -> bytes:
-    """Any line end becomes CRLF, and the last one is not the text's."""
+    """Return the text with CRLF line ends, without the last one, which is not part of the text."""
     return re.sub("\r\n|\r|\n", "\n", text).removesuffix("\n").replace("\n", "\r\n").encode()
 
 
@@ -459,7 +459,7 @@ def test_hostile_body_gives_valid_lines() -> None:
             for kind, text in fields.items():
                 expected = with_line_ends(text)
                 decoded = payload(parts[0 if kind == "text" else 1])
-                # Where the mail is one part, its last line end is seen as the text's.
+                # If the mail has one part, its last line end counts as part of the text.
                 assert decoded == expected or (not message.is_multipart() and decoded == expected + b"\r\n"), text
 
 
@@ -547,7 +547,7 @@ def test_small_attachment_is_read_back_unchanged(size: int) -> None:
 
 
 class Zeros(io.RawIOBase):
-    """A file of any size that takes no memory."""
+    """A file of any size that uses no memory."""
 
     def __init__(self, size: int) -> None:
         self._left = size
@@ -593,7 +593,7 @@ def test_streamed_attachment_is_read_back_unchanged(size: int) -> None:
     mail = blobs(size)
     assert mail.size == len(wire(mail))
     assert max(map(len, wire(mail).split(b"\r\n"))) == 76
-    assert wire(mail) == wire(mail)  # each recipient and each attempt reads it anew
+    assert wire(mail) == wire(mail)  # the mail is read again for each recipient and attempt
     (file,) = judged(mail).iter_attachments()
     assert hashlib.sha256(file.get_content()).digest() == hashlib.sha256(bytes(size)).digest()
 

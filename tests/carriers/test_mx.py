@@ -1,4 +1,4 @@
-"""Straight to the mail exchangers: name server and mail servers on loopback, each host on its own address."""
+"""The carrier mx: name server and mail servers on loopback, each host on its own address."""
 
 import asyncio
 import contextlib
@@ -49,7 +49,7 @@ async def no_policy(domain: str) -> str:
 
 
 class MxNetwork:
-    """The DNS, the hosts, and the carrier that is let loose on them."""
+    """The DNS server, the mail servers, and the carrier under test."""
 
     def __init__(self, dns: DnsPeer, hosts: dict[str, Peer], mx: Mx) -> None:
         self.dns, self.hosts, self.mx = dns, hosts, mx
@@ -75,7 +75,10 @@ async def net(
     timeouts: Timeouts = PATIENT,
     **options: Any,
 ) -> AsyncIterator[MxNetwork]:
-    """`hosts`: last number of the address 127.0.0.x → its script."""
+    """Run the mail servers.
+
+    `hosts`: last number of the address 127.0.0.x → script of its server.
+    """
     async with AsyncExitStack() as stack:
         dns = await stack.enter_async_context(DnsPeer(zone, validated=validated))
         peers: dict[str, Peer] = {}
@@ -125,7 +128,7 @@ SCRIPTS: list[tuple[Script, list[str]]] = [
     ({"connect": "220-welcome\n220-to\n220 us"}, [DELIVERED]),
     ({"ehlo": "502 5.5.1 what?"}, [DELIVERED]),
     ({"ehlo": "250 peer"}, [DELIVERED]),
-    # greeting and EHLO: the host's trouble
+    # greeting and EHLO: a problem of the host
     ({"connect": "421 4.3.2 too busy"}, [DEFERRED]),
     ({"connect": "450 4.3.2 not now"}, [DEFERRED]),
     ({"connect": "554 5.7.1 blocked"}, [DEFERRED]),
@@ -160,7 +163,7 @@ SCRIPTS: list[tuple[Script, list[str]]] = [
     ({"rcpt": "550 no such user"}, [BOUNCED]),
     ({"rcpt": "551 user not here"}, [BOUNCED]),
     ({"rcpt": "553 no such mailbox"}, [BOUNCED]),
-    # RCPT: other refusals for good
+    # RCPT: other permanent rejections
     ({"rcpt": "550 5.7.1 policy"}, [REFUSED]),
     ({"rcpt": "554 5.7.1 blocked"}, [REFUSED]),
     ({"rcpt": "552 5.2.2 mailbox full"}, [REFUSED]),
@@ -169,7 +172,7 @@ SCRIPTS: list[tuple[Script, list[str]]] = [
     ({"rcpt": "550 no"}, [REFUSED]),
     ({"rcpt": "550 blocked using zen"}, [REFUSED]),
     ({"rcpt": "552 5.1.1 over quota"}, [REFUSED]),
-    # RCPT: not now
+    # RCPT: temporary rejections
     ({"rcpt": "421 4.7.0 too many"}, [DEFERRED]),
     ({"rcpt": "450 4.2.1 busy"}, [DEFERRED]),
     ({"rcpt": "452 4.2.2 mailbox full"}, [DEFERRED]),
@@ -249,10 +252,10 @@ THREE_HOSTS: Zone = {
         ({"mail": "451 4.3.0 oops"}, {}, ["3"]),
         ({"rcpt": "451 4.7.1 greylisted"}, {}, ["3"]),
         ({"data": DROP}, {}, ["3"]),
-        ({"final": "451 4.3.0 oops"}, {}, ["2", "3"]),  # handed in, not taken; then taken
+        ({"final": "451 4.3.0 oops"}, {}, ["2", "3"]),  # first rejected after the mail, then accepted
         ({"connect": DROP}, {"rcpt": "451 4.7.1 greylisted"}, ["4"]),
-        ({"rcpt": "550 5.1.1 no such user"}, {}, []),  # a word for good is the last one
-        ({"final": DROP}, {}, ["2"]),  # it may have arrived: nobody else is asked now
+        ({"rcpt": "550 5.1.1 no such user"}, {}, []),  # a permanent rejection ends the attempts
+        ({"final": DROP}, {}, ["2"]),  # the mail may have arrived, so no other host is tried now
     ],
 )
 async def test_mx_hosts_are_tried_by_preference(first: Script, second: Script, taken: list[str]) -> None:
@@ -369,7 +372,7 @@ async def test_configured_resolver_is_used() -> None:
         ({"A": ["127.0.0.2"]}, (), FAILED),
         ({"A": ["127.0.0.2"]}, ("10.0.0.0/8",), FAILED),
         ({"A": ["127.0.0.2"]}, ("127.0.0.2/32",), DELIVERED),
-        ({"A": ["127.0.0.2", "169.254.169.254"]}, ("127.0.0.0/8",), FAILED),  # one bad address spoils the host
+        ({"A": ["127.0.0.2", "169.254.169.254"]}, ("127.0.0.0/8",), FAILED),  # one denied address excludes the host
         ({"A": ["127.0.0.2"], "AAAA": ["::1"]}, ("127.0.0.0/8",), FAILED),
         ({"AAAA": ["::ffff:127.0.0.2"]}, (), FAILED),
     ],
@@ -478,7 +481,7 @@ async def test_mta_sts_policy_is_fetched_once_per_id_and_outlives_its_record() -
         assert burst == [expected] * 5
         assert len(fetched) == 1
         zone["_mta-sts.x.test", "TXT"] = ['"v=STSv1; id=2;"']
-        assert await policies.enforced_policy("x.test") == expected  # the fetch fails: the old one holds
+        assert await policies.enforced_policy("x.test") == expected  # the fetch fails, so the cached policy is used
         assert len(fetched) == 2
         assert await policies.enforced_policy("x.test") == expected
         assert len(fetched) == 3
@@ -515,7 +518,7 @@ async def test_mta_sts_policy_is_fetched_by_https_only(
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            requests.append(b"")  # somebody connected
+            requests.append(b"")  # a connection was made
             await writer.start_tls(server)
             requests[-1] = await reader.readuntil(b"\r\n\r\n")
             writer.write(f"HTTP/1.1 {head}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
@@ -606,7 +609,7 @@ UNUSABLE = (
         (tlsa(3, 1, 0), True, GOOD, DELIVERED, "TLSv1.3 dane"),
         (tlsa(3, 1, 1), True, BAD, DEFERRED, None),
         (tlsa(3, 1, 1), True, None, DEFERRED, None),
-        (tlsa(3, 1, 1), False, BAD, DELIVERED, "TLSv1.3"),  # nobody validated it
+        (tlsa(3, 1, 1), False, BAD, DELIVERED, "TLSv1.3"),  # not validated by DNSSEC
         # an authority: in the chain or in the record itself, for the host or the domain
         (tlsa(2, 0, 1, CA.certificate), True, CHAIN, DELIVERED, "TLSv1.3 dane"),
         (tlsa(2, 1, 1, CA.certificate), True, CHAIN, DELIVERED, "TLSv1.3 dane"),
@@ -616,15 +619,15 @@ UNUSABLE = (
         (tlsa(2, 1, 1, CA.certificate), True, CA.server("other.test", chain=True)[0], DEFERRED, None),
         (tlsa(2, 1, 1, CA.certificate), True, CA.server("a.test", chain=True, days=-1)[0], DEFERRED, None),
         (tlsa(2, 1, 1, CA.certificate), True, Authority().server("a.test", chain=True)[0], DEFERRED, None),
-        (tlsa(2, 1, 1, CA.certificate), True, GOOD, DEFERRED, None),  # nobody shows that key
-        (tlsa(2, 1, 1), True, GOOD, DEFERRED, None),  # its own certificate is no authority
+        (tlsa(2, 1, 1, CA.certificate), True, GOOD, DEFERRED, None),  # no certificate has that key
+        (tlsa(2, 1, 1), True, GOOD, DEFERRED, None),  # the server's own certificate is not an authority
         (tlsa(2, 1, 1, CA.certificate), True, None, DEFERRED, None),
-        # what is validated and cannot be used still asks for TLS
+        # validated but unusable records still require TLS
         *((record, True, BAD, DELIVERED, "TLSv1.3") for record in UNUSABLE),
         *((record, True, None, DEFERRED, None) for record in UNUSABLE),
         *((record, False, None, DELIVERED, None) for record in UNUSABLE),
     ],
-    ids=map(str, itertools.count()),  # the certificate is another one in every process
+    ids=map(str, itertools.count()),  # the certificate differs in every process
 )
 async def test_tlsa_records_give_the_expected_outcome(
     record: str, validated: bool, server: Any, expected: str, shown: str | None
@@ -685,7 +688,7 @@ async def test_domain_with_a_stricter_tls_policy_gets_no_weaker_connection() -> 
         weak, strong = await network.send("to@z.test"), await network.send("to@x.test")
         assert (weak.detail["tls"], strong.detail["tls"]) == ("TLSv1.3", "TLSv1.3 verified")
         assert len(network.hosts["2"].talks) == 2
-        assert network.hosts["2"].most_connections == 1  # the one made room for the other
+        assert network.hosts["2"].most_connections == 1  # the idle connection was closed for the other
 
 
 @pytest.mark.parametrize("per_host", [1, 3])

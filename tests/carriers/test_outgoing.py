@@ -1,4 +1,4 @@
-"""Mails made ready for the wire: built once, signed away from the event loop, several at a time, by the keys of now."""
+"""Preparation of mails: built once, signed outside the event loop in batches, with the current keys."""
 
 import asyncio
 import io
@@ -112,7 +112,7 @@ async def test_attachments_are_fetched_before_they_are_opened() -> None:
     sent = msgspec.structs.replace(sent, content=msgspec.json.encode(content))
     assert b64encode(b"attached") in await full_mail(mails, sent)
     here.clear()
-    assert b64encode(b"attached") in await full_mail(mails, sent)  # a later try, without its local copy
+    assert b64encode(b"attached") in await full_mail(mails, sent)  # a later attempt, without its local copy
     here.clear()
     assert b64encode(b"attached") in await mails.build_unsigned(
         sent.message_id, msgspec.json.encode(content).decode(), room
@@ -177,7 +177,7 @@ async def test_mail_that_cannot_be_built_blocks_no_other() -> None:
     [
         ({"text": "Hi"}, True),
         ({"text": "Hi", "html": "<p>Hi"}, True),
-        ({"html": "<p>Hi"}, False),  # its text is made from it, which takes long
+        ({"html": "<p>Hi"}, False),  # the text part is generated from the HTML, which is slow
         ({"text": "Hi" * outgoing.INLINE_CONTENT_MAX}, False),
         # A character of the head takes as long as thirty of the body.
         ({"text": "Hi", "subject": "Hi " * outgoing.INLINE_HEADERS_MAX}, False),
@@ -240,7 +240,7 @@ async def test_mail_queued_when_both_threads_end_is_built_at_once(
 
 @pytest.mark.anyio
 async def test_mail_that_no_thread_can_sign_is_deferred(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deferred and logged as all that is: not one of them waits for ever."""
+    """All waiting recipients are deferred and the error is logged; none waits forever."""
 
     def fail(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

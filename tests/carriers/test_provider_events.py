@@ -18,7 +18,7 @@ from tests.carriers.providers import OPTIONS, OWN, TO
 
 Fields = dict[str, Any]
 
-# What Resend writes for each type and subtype: its own words about every such bounce.
+# Resend's own text for each bounce type and subtype.
 RESEND_GENERAL = (
     "The recipient's email provider sent a hard bounce message, but didn't specify the reason for the hard bounce. We "
     "recommend removing the recipient's email address from your mailing list. Sending messages to addresses that "

@@ -1,4 +1,4 @@
-"""Limits per mailbox provider, pools and warm-up of the carrier mx, with a shared state as the database keeps it."""
+"""Limits per mailbox provider, pools and warm-up of the carrier mx, with shared state as in the database."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Mail providers behind a relay: what we send along, whose callbacks are believed, and what each event means."""
+"""Mail providers behind a relay: tracking headers, authentication of callbacks, and the meaning of each event."""
 
 import base64
 import hmac
@@ -34,7 +34,7 @@ NOW = 1_789_000_000_000
 BOUNCED, COMPLAINED = ("bounced", "bounce", None), ("complained", "complaint", None)
 DELIVERED, FAILED, DEFERRED = ("delivered", None, None), ("failed", None, None), ("deferred", None, None)
 UNSUBSCRIBED, SUPPRESSED = ("unsubscribed", None, None), ("failed", None, "provider_suppressed")
-# Status, whether it suppresses, and the reason; None: nothing of it concerns us.
+# (status, whether the address is suppressed, reason); None: the event is ignored.
 EVENTS: dict[str, tuple[str, str | None, str | None] | None] = {
     "ses/delivery": DELIVERED,
     "ses/bounce": BOUNCED,
@@ -48,7 +48,7 @@ EVENTS: dict[str, tuple[str, str | None, str | None] | None] = {
     "ses/open": None,
     "postmark/delivery": DELIVERED,
     "postmark/hard_bounce": BOUNCED,
-    "postmark/hard_bounce_of_content": FAILED,  # words beat codes
+    "postmark/hard_bounce_of_content": FAILED,  # text takes precedence over codes
     "postmark/soft_bounce": FAILED,
     "postmark/transient": DEFERRED,
     "postmark/deactivated": SUPPRESSED,
@@ -180,7 +180,7 @@ async def test_unsigned_callback_is_refused(provider: str, fault: str) -> None:
             body.replace(b'ature":"', b'ature":"AA'),
         )
     elif provider in ("postmark", "brevo"):
-        return  # a login covers no body
+        return  # Basic authentication does not cover the body
     else:
         body = body.replace(TOKEN[provider], b"zzz")
     answer = await parse_callback(provider, headers, body)
@@ -195,9 +195,9 @@ TOKEN = {"ses": b"Amazon SES Email", "mailgun": b"a8ce0edb", "sendgrid": b"gsmtp
     ("provider", "age_ms", "status"),
     [
         ("resend", 299_000, 200),
-        ("resend", 301_000, 401),  # each of its retries has its own time
-        *((provider, 8 * HOUR_MS, 200) for provider in ("mailgun", "sendgrid")),  # a retry with the first time
-        *((provider, CALLBACK_ID_RETENTION_MS, 401) for provider in ("mailgun", "sendgrid")),  # its id may be forgotten
+        ("resend", 301_000, 401),  # each retry has its own timestamp
+        *((provider, 8 * HOUR_MS, 200) for provider in ("mailgun", "sendgrid")),  # a retry with the original timestamp
+        *((provider, CALLBACK_ID_RETENTION_MS, 401) for provider in ("mailgun", "sendgrid")),  # id may be deleted
         *((provider, -301_000, 401) for provider in ("mailgun", "sendgrid", "resend")),
     ],
 )
@@ -211,7 +211,7 @@ async def test_callback_signed_earlier_is_accepted_while_its_id_is_stored(
 
 
 async def test_mailgun_callback_with_digits_moved_between_time_and_token_is_refused() -> None:
-    """The signature covers time and token without a separator: the token must not become another one."""
+    """The signature covers time and token without a separator, so characters must not move between the two."""
     for token in ("12345", "0abc"):
         event = msgspec.json.decode(signed("mailgun", payload("mailgun", "delivered"), NOW, token)[1])
         for moved in (-1, 1):
@@ -244,7 +244,7 @@ def test_pinned_certificate_file_is_used(tmp_path: Any) -> None:
 
 
 class Sns(CarrierHttp):
-    """Answers as SNS does, and notes what was asked."""
+    """Responds as SNS does, and records requests."""
 
     def __init__(self, answer: bytes | None) -> None:
         super().__init__()
@@ -314,7 +314,7 @@ async def test_sns_certificate_is_fetched_from_amazon_hosts_only(url: str, statu
         answer = await carrier.parse_callback_async(callback({}, body))
         assert answer
         assert answer.status == status
-    assert web.requests == ([url] if fetched else [])  # once: it is kept
+    assert web.requests == ([url] if fetched else [])  # fetched once, then cached
 
 
 @pytest.mark.parametrize("answer", [None, b"no certificate"])
@@ -339,7 +339,7 @@ async def test_sns_callback_of_another_topic_is_refused_without_a_fetch() -> Non
     [
         (f"{CONFIRM}&Token=2336", b"<ok/>", 200),
         (f"{CONFIRM.replace(':sns', '%3Asns')}&Token=2336", b"<ok/>", 200),
-        (f"{CONFIRM}&Token=2336", None, 503),  # SNS asks again
+        (f"{CONFIRM}&Token=2336", None, 503),  # SNS repeats the request
         (f"{HOST}/?Action=ConfirmSubscription&Token=2336", b"<ok/>", 503),
         (f"{CONFIRM}&Token=", b"<ok/>", 503),
         (f"{CONFIRM}&Token=2336&Token=2337", b"<ok/>", 503),
@@ -398,7 +398,7 @@ async def test_provider_gets_tracking_headers_and_returns_its_id(provider: str |
 
 @pytest.mark.parametrize("provider", OPTIONS)
 async def test_configuration_in_the_docs_reaches_the_provider_relay(provider: str) -> None:
-    """On this machine: with its kind of encryption, its login and its words."""
+    """The relay runs on this machine, with the provider's kind of encryption, login and replies."""
     options = {name: value for name, value in documented()[provider].items() if name not in COMMON}
     assert options["provider"] == provider and options["port"] not in (25, 587)
     tls, authority = options.get("tls", "starttls"), Authority()
@@ -446,7 +446,7 @@ async def test_certificate_of_the_china_partition_comes_from_its_own_host() -> N
 
 @pytest.fixture
 def decoding_threads(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each JSON document and form was decoded in the main thread."""
+    """Return for each JSON document and form whether it was decoded in the main thread."""
     threads: list[bool] = []
 
     def note(decode: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Each magic recipient of contract 13, in one row: what the simulator says at hand-over, and later."""
+"""Each magic recipient of contract 13: its outcome at the send, and its later reports."""
 
 import pytest
 

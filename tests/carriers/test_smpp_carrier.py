@@ -42,9 +42,9 @@ from tests.carriers.smtp_peer import Authority
 pytestmark = pytest.mark.anyio
 
 PASSWORD = "s3cret-pw"
-# For who hangs
+# Timeouts for an SMSC that hangs
 QUICK = Timings(response=0.3, connect=2.0, backoff=0.02, backoff_max=0.1, throttle_pause=0.02, close=0.5)
-PATIENT = msgspec.structs.replace(QUICK, response=20.0, connect=20.0)  # for who answers, on a busy machine too
+PATIENT = msgspec.structs.replace(QUICK, response=20.0, connect=20.0)  # if it responds, also on a busy machine
 LONG = "a" * 400  # three parts
 
 
@@ -66,7 +66,7 @@ def outbound_message(
 
 
 class Texts:
-    """Of a store that takes what people wrote."""
+    """A store for inbound texts."""
 
     def __init__(self, fail: int = 0) -> None:
         self.taken: list[Any] = []
@@ -80,7 +80,7 @@ class Texts:
 
 
 class Reports:
-    """What the store is told; it may be told to wait or to fail."""
+    """A store for reports, which can be made to wait or fail."""
 
     def __init__(self) -> None:
         self.calls: list[list[tuple[str, Report]]] = []
@@ -133,7 +133,7 @@ async def until(true: Callable[..., object]) -> None:
 
 
 async def send_one(script: Script, message: OutboundMessage | None = None, **options: Any) -> tuple[Outcome, Smsc]:
-    """What becomes of one parcel."""
+    """Return the outcome of one message."""
     options = {"timings": QUICK if HANG in str(script) else PATIENT} | options
     async with Smsc(script) as smsc, carrier_of(smsc.port, **options) as carrier:
         return await carrier.send_message(message or outbound_message()), smsc
@@ -256,7 +256,7 @@ async def test_submit_sender_is_chosen_by_the_message_and_settings(
 
 
 async def test_submit_to_an_smsc_in_another_process_is_accepted() -> None:
-    """As other tests run it."""
+    """The SMSC runs as in other tests."""
     text = ("--to", "447700900001=refuse", "--to", "447700900002=throttle,accept", "--receipts", "failed")
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.carriers.smsc", *text, stdout=asyncio.subprocess.PIPE
@@ -321,7 +321,7 @@ async def test_failing_part_gives_the_expected_outcome(
     outcome, smsc = await send_one({"submit": submit}, outbound_message(LONG))
     assert type(outcome) is kind
     assert getattr(outcome, "uncertain", False) is uncertain
-    assert not getattr(outcome, "unreachable", False)  # some of it is out: no other carrier at once
+    assert not getattr(outcome, "unreachable", False)  # a part was sent, so no other carrier is tried
     assert outcome.detail["text"].endswith(words)
     assert len(smsc.received) == sent
 
@@ -344,7 +344,7 @@ async def test_part_that_is_deferred_is_sent_alone_at_the_next_attempt(trouble: 
 async def test_part_that_is_deferred_longer_than_receipts_wait_is_sent_with_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The receipt of the first part may be lost by then."""
+    """By then, the receipt of the first part may have been discarded."""
     monkeypatch.setattr(smpp_carrier, "RESUME_WINDOW_S", 0.0)
     async with Smsc({"submit": [0, 0x58]}) as smsc, carrier_of(smsc.port) as carrier:
         assert isinstance(await carrier.send_message(outbound_message(LONG)), Deferred)
@@ -421,7 +421,7 @@ async def test_submits_per_second_are_limited() -> None:
         await asyncio.sleep(0)
         given_up.cancel()
         assert all(isinstance(outcome, Accepted) for outcome in await asyncio.gather(first, *rest))
-        # Never faster; how much slower is the machine's affair
+        # The rate is never exceeded; a busy machine may be slower
         assert asyncio.get_running_loop().time() - start >= 0.13
     assert len(smsc.received) == 4
 
@@ -476,7 +476,7 @@ async def test_window_slot_of_an_unanswered_submit_is_released_after_its_timeout
         await until(lambda: smsc.received)
         waits = asyncio.create_task(carrier.send_message(outbound_message()))
         await asyncio.sleep(0.1)
-        await smsc.bound[0].request(command.ENQUIRE_LINK)  # so the connection is alive, only that answer is missing
+        await smsc.bound[0].request(command.ENQUIRE_LINK)  # the connection works, only this response is missing
         assert isinstance(await silent, Deferred)
         assert isinstance(await waits, Accepted)
     assert len(smsc.connections) == 1
@@ -533,7 +533,7 @@ async def test_enquire_link_is_sent_on_an_idle_connection(enquire: int | str) ->
     timings = msgspec.structs.replace(QUICK, enquire_interval=0.02, response=0.1)
     async with Smsc({"enquire": enquire}) as smsc, carrier_of(smsc.port, timings=timings) as carrier:
         carrier.open()
-        if enquire == HANG:  # a carrier that does not answer is left and bound anew
+        if enquire == HANG:  # if the SMSC does not answer, a new session is bound
             await until(lambda: smsc.names().count("bind") > 1)
         else:
             await until(lambda: smsc.names().count("enquire") > 3)
@@ -590,7 +590,7 @@ async def test_close_waits_for_answers_and_unbinds() -> None:
 
 
 async def test_submit_waiting_during_close_is_certainly_not_sent() -> None:
-    """An answer gives its place to the next, which would leave just before the unbind, and maybe have come."""
+    """A response releases a window slot; the next submit would be sent just before the unbind and might arrive."""
     async with Smsc({"submit": HOLD}) as smsc, carrier_of(smsc.port, window=1) as carrier:
         first, second = (asyncio.create_task(carrier.send_message(outbound_message())) for _ in range(2))
         await until(lambda: smsc.held_receipts)
@@ -677,7 +677,7 @@ async def test_unbind_by_the_smsc_stops_new_submits_and_is_answered_last() -> No
         session = smsc.bound[0]
         unbound = session.request(command.UNBIND)
         await session.request(command.ENQUIRE_LINK)
-        again = session.request(command.UNBIND)  # a second unbind is answered at once
+        again = session.request(command.UNBIND)  # a second unbind gets an immediate response
         assert (await again).status == 0 and not unbound.done()
         smsc.release()
         assert isinstance(await first, Accepted)
@@ -700,7 +700,7 @@ async def test_unbind_by_an_smsc_that_never_answers_submits_ends_in_time() -> No
 
 @pytest.mark.parametrize("why", ["silent", "lost bind", "generic_nack", "alert_notification"])
 async def test_failing_session_duplicates_no_sms_that_is_answered_in_time(why: str) -> None:
-    """A submit in flight keeps its own time to be answered, whatever ends the use of its session."""
+    """A submit in flight keeps its full response timeout, whatever retired its session."""
     timings = msgspec.structs.replace(QUICK, enquire_interval=60.0, response=4.0)
     async with Smsc({"submit": [HOLD, HOLD, 0]}) as smsc, carrier_of(smsc.port, timings=timings) as carrier:
         first = asyncio.create_task(carrier.send_message(outbound_message(to="+447700900001")))
@@ -792,7 +792,7 @@ async def test_receipt_is_acknowledged_after_it_is_stored() -> None:
         assert [(await task).status for task in deliveries] == [0] * 4
         assert [(await task).body for task in deliveries] == [b"\0"] * 4
     assert sorted(reports.states()) == [(f"{n}", "delivered") for n in range(4)]
-    assert len(reports.calls) <= 2  # those that came meanwhile went together
+    assert len(reports.calls) <= 2  # reports received meanwhile were stored together
 
 
 async def test_receipt_by_data_sm_is_reported() -> None:
@@ -844,7 +844,7 @@ async def test_unacknowledged_receipt_arrives_over_the_next_connection() -> None
         smsc.connections[0].transport.abort()
         reports.go.set()
         await until(lambda: smsc.answers)
-    assert reports.states() == [("1", "delivered")] * 2  # the store knows that it is the same
+    assert reports.states() == [("1", "delivered")] * 2  # the store detects the duplicate
 
 
 async def test_receipt_ids_in_another_format_are_matched() -> None:

@@ -1,4 +1,4 @@
-"""An SMSC that means no good: whatever it sends, nothing crashes, nothing hangs, and a good one is bound again."""
+"""A hostile SMSC: nothing crashes or hangs, and a later session with a good SMSC works."""
 
 import asyncio
 import random
@@ -25,7 +25,7 @@ IMPATIENT = msgspec.structs.replace(QUICK, response=0.2, connect=0.5, enquire_in
 
 
 def hostile(rolls: random.Random) -> bytes:
-    """Random octets, or good PDUs with wrong octets, lengths and ends."""
+    """Return random bytes, or valid PDUs with wrong bytes, lengths or ends."""
     if rolls.random() < 0.3:
         return rolls.randbytes(rolls.randint(1, 100))
     octets = bytearray(b"".join(rolls.choices(PDUS, k=rolls.randint(1, 3))))
@@ -71,7 +71,7 @@ async def test_impossible_length_is_refused_and_the_connection_reopened(length: 
 
 
 class Transport:
-    """Stands in for a socket."""
+    """Fake of a socket transport."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

@@ -1,4 +1,4 @@
-"""The carrier `smpp` against an SMSC that we did not write: the npm package `smpp` on Node."""
+"""The carrier `smpp` with an independent SMSC: the npm package `smpp` on Node."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Texts as octets and parts, senders as addresses, receipts as reports."""
+"""Encoding of SMS texts, parts and senders, and parsing of receipts."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def test_text_parts_split_no_character_and_match_the_count(text: str) -> None:
     parts = split_into_parts(coding, octets)
     if counted.udh > 1:
         assert len(parts) == counted.udh
-    assert "".join(from_octets(coding, part) for part in parts) == text  # each is whole by itself
+    assert "".join(from_octets(coding, part) for part in parts) == text  # each part decodes on its own
     assert all(len(part) <= {GSM7: 153, UCS2: 134}[coding] for part in parts)
 
 
@@ -136,7 +136,7 @@ LINE = "id:7f sub:001 dlvrd:001 submit date:2611150930 done date:2611150931 stat
         (delivered("id: sub:001 stat:DELIVRD", id=b"7f"), "7f", "delivered", {"state": "DELIVRD"}),
         (delivered("id:7f stat:DELIVRD", state=b""), "7f", "delivered", {}),
         (delivered("id:7f stat:DELIVRD", state=b"\x63"), "7f", "delivered", {}),
-        (delivered("id:7f stat:DELIVRD", state=b"\x01"), "7f", "sent", {"state": "ENROUTE"}),  # the TLV is the surer
+        (delivered("id:7f stat:DELIVRD", state=b"\x01"), "7f", "sent", {"state": "ENROUTE"}),  # the TLV is used
     ],
 )
 def test_receipt_text_gives_the_expected_report(
@@ -152,7 +152,7 @@ def test_receipt_text_gives_the_expected_report(
 @pytest.mark.parametrize(
     "sm",
     [
-        delivered(LINE, esm_class=0),  # somebody's SMS
+        delivered(LINE, esm_class=0),  # an ordinary SMS
         delivered(LINE, esm_class=0x08),  # a phone's own acknowledgement
         delivered("Hello"),
         delivered("id:7f"),
@@ -191,7 +191,7 @@ def test_receipt_states_of_text_and_tlv_are_equal(number: int, state: str) -> No
         ("decimal", "00ab", delivered("id:0000000171 stat:DELIVRD")),
         ("decimal", "ab", delivered("id:171 stat:DELIVRD", id=b"ab")),  # the TLV as submit_sm_resp had it
         ("decimal", "12", delivered("id:18 stat:DELIVRD", id=b"18")),
-        ("decimal", "x-1", delivered("id:x-1 stat:DELIVRD")),  # no number: left as it is
+        ("decimal", "x-1", delivered("id:x-1 stat:DELIVRD")),  # not a number, so unchanged
         ("hex", "1_0", delivered("id:1_0 stat:DELIVRD")),
     ],
 )

@@ -1,4 +1,4 @@
-"""SMPP PDUs, octet by octet: golden files, two foreign codecs, and octets that mean no good."""
+"""SMPP PDUs byte by byte: golden files, two independent codecs, and hostile input."""
 
 from pathlib import Path
 from typing import Any

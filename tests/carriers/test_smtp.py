@@ -1,4 +1,4 @@
-"""The SMTP client against a scripted server: bytes, order, breaks at every verb, TLS, login, reuse, hostility."""
+"""The SMTP client with a scripted server: bytes, order, lost connections at every verb, TLS, login, reuse."""
 
 import asyncio
 import base64
@@ -88,7 +88,7 @@ SNIPPETS = st.lists(st.sampled_from([b"\r", b"\n", b".", b"\r\n", b"\r\n.", b"x"
 
 
 def normal(mail: bytes) -> bytes:
-    """What must arrive: the lines, each ended by CRLF."""
+    """Return the expected lines, each ended by CRLF."""
     lines = re.split(rb"\r\n|\r|\n", mail)
     ended = lines[:-1] if lines[-1] == b"" else lines
     return b"".join(line + b"\r\n" for line in ended)
@@ -461,7 +461,7 @@ async def test_implicit_tls_encrypts_the_session(server: ssl.SSLContext, good: b
 @pytest.mark.parametrize(("tls", "goes_on"), [("opportunistic", True), ("verified", False)])
 @pytest.mark.parametrize("answer", ["454 4.7.0 not now", DROP, "220 go on\r\n250-injected\r\n250 PIPELINING"])
 async def test_failing_starttls_gives_the_expected_outcome(answer: str, tls: TlsMode, goes_on: bool) -> None:
-    """Opportunistic goes on in the clear; what is injected before the handshake is never believed."""
+    """Opportunistic TLS continues without encryption; data injected before the handshake is discarded."""
     async with Peer({"starttls": answer}, tls=GOOD) as peer:
         session = await open_to(peer, tls, roots=CA.trusted())
         if answer == DROP:  # a break, not a failure of TLS: the next attempt decides
@@ -595,7 +595,7 @@ async def test_mail_waiting_too_long_for_a_connection_is_deferred() -> None:
             *(relay.send_message(outbound_message(number)) for number in (1, 2, 3))
         )
     assert isinstance(first, Accepted)
-    assert isinstance(second, Accepted)  # its turn comes next, however long that takes
+    assert isinstance(second, Accepted)  # it is next in the queue, regardless of the time
     assert isinstance(third, Deferred) and third.held
     assert "connections of ours" in third.detail["text"]
 

@@ -1,4 +1,4 @@
-"""What each reply means: read from its bytes, judged by the verb that it answers."""
+"""SMTP replies: parsed from bytes, and classified by the command that they answer."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def reply(text: str) -> Reply:
         ("550 5.1.1 no such user", "final", "bounced"),
         ("550-5.1.1 no\n550 5.1.1 such user", "rcpt", "bounced"),
         ("550 #5.1.1 no such user", "rcpt", "bounced"),
-        # policy, size, full, and all else that is for good
+        # policy, size, quota and other permanent rejections
         ("550", "rcpt", "failed"),
         ("550 5.7.1 policy", "rcpt", "failed"),
         ("554 5.7.1 spam", "final", "failed"),
@@ -66,7 +66,7 @@ def reply(text: str) -> Reply:
         ("550 who are you", "mail", "failed"),
         ("550 5.1.1 who are you", "mail", "failed"),
         ("553 5.1.3 bad sender", "mail", "failed"),
-        # not now
+        # temporary rejections
         ("421 4.3.2 closing", "connect", "deferred"),
         ("421 closing", "rcpt", "deferred"),
         ("450 4.2.1 greylisted", "rcpt", "deferred"),
@@ -75,12 +75,12 @@ def reply(text: str) -> Reply:
         ("451 5.1.1 confused", "rcpt", "deferred"),
         ("454 4.7.0 no TLS now", "starttls", "deferred"),
         ("451 local error", "final", "deferred"),
-        # the host's, not the message's
+        # errors of the host, not of the message
         ("554 5.7.1 you are blocked", "connect", "deferred"),
         ("521 no mail here", "connect", "deferred"),
         ("550 bad name", "ehlo", "deferred"),
         ("535 5.7.8 wrong password", "auth", "deferred"),
-        # against the protocol
+        # protocol violations
         ("250 ok", "data", "deferred"),
         ("354 go on", "rcpt", "deferred"),
         ("354 go on", "final", "deferred"),

@@ -1,4 +1,4 @@
-"""Where a stranger's DNS may lead us: the borders of every denied range, and the wrappings of IPv4 in IPv6."""
+"""The SSRF block list: the first and last address of each denied range, and IPv4 addresses embedded in IPv6."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
@@ -6,7 +6,7 @@ import pytest
 
 from heliograph.domain.network.ssrf import DENIED_NETWORKS, is_denied
 
-# The deny list (reliability, SSRF), written out once more as the first and the last address of each range.
+# The deny list (reliability, SSRF), repeated here as the first and last address of each range.
 RANGES = """
 0.0.0.0 0.255.255.255
 10.0.0.0 10.255.255.255
@@ -84,7 +84,7 @@ def test_addresses_beside_denied_ranges_are_allowed(address: str) -> None:
         ("::ffff:0:127.0.0.1", True),  # v4-translated, of SIIT
         ("::ffff:0:8.8.8.8", True),
         ("2002:7f00:1::", True),  # 6to4 of 127.0.0.1
-        ("2002:808:808::", True),  # 6to4 as a whole
+        ("2002:808:808::", True),  # all 6to4 addresses
         ("64:ff9b::10.0.0.1", True),
         ("64:ff9b::8.8.8.8", True),
         ("fe80::1%eth0", True),
@@ -108,7 +108,7 @@ def test_invalid_address_is_denied(text: str) -> None:
         ("10.0.0.1", "127.0.0.0/8", True),
         ("fd00::1", "fd00::/8", False),
         ("64:ff9b::8.8.8.8", "64:ff9b::/96", False),  # an operator's NAT64
-        ("64:ff9b::10.0.0.1", "64:ff9b::/96", True),  # … does not open what is behind it
+        ("64:ff9b::10.0.0.1", "64:ff9b::/96", True),  # … does not allow embedded private addresses
         ("2002:a00:1::", "2002::/16", True),
         ("2002:a00:1::", "10.0.0.0/8", True),
     ],

@@ -1,4 +1,4 @@
-"""Where webhooks may not lead us: hostile URLs and names that change under our hands. Not one connection is tried."""
+"""Webhook targets that must be rejected: hostile URLs, and names whose addresses change; no connection is attempted."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -31,7 +31,7 @@ NAMES = {f"n{i}.example.com": str(ip) for i, ip in enumerate([*DENIED_4, *DENIED
 
 
 def disguises(ip: IPv4Address) -> list[str]:
-    """An IPv4 address as the hosts that some parser somewhere takes for it."""
+    """Return hosts that some parsers read as this IPv4 address."""
     a, b, c, d = ip.packed
     number, wide = int(ip), str(ip).translate({48 + digit: 0xFF10 + digit for digit in range(10)})
     plain = [
@@ -89,7 +89,7 @@ def hostile(port: int) -> list[str]:
 
 
 class Reach:
-    """Counts the connections that are tried; those to other machines fail there and then."""
+    """Counts attempted connections; those to other machines fail immediately."""
 
     def __init__(self, loop: Any) -> None:
         self.tried: list[str] = []
@@ -110,13 +110,13 @@ async def reach() -> Reach:
 
 @pytest.fixture
 async def loopback() -> AsyncIterator[list[Receiver]]:
-    """Listeners on the same port of both loopbacks."""
+    """Run listeners on the same port of both loopback addresses."""
     async with Receiver() as four, Receiver(host="::1", port=four.port) as six:
         yield [four, six]
 
 
 async def from_table(host: str) -> list[str]:
-    """A denied address always comes with a public one before it."""
+    """Answer names from a table; a denied address always follows a public one."""
     return ["127.0.0.1"] if host == "localhost" else [PUBLIC, NAMES.get(host, "127.0.0.1")]
 
 
@@ -132,7 +132,7 @@ async def test_hostile_url_is_not_requested(loopback: list[Receiver], reach: Rea
 
 
 async def test_test_listeners_are_reachable(loopback: list[Receiver], reach: Reach) -> None:
-    """The control: where an operator allows everything, the same URLs get through."""
+    """Control: if the operator allows everything, the same URLs are reached."""
     poster = WebhookHttpClient(SsrfGuard(EVERYTHING, from_table))
     port = loopback[0].port
     for host in ("127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "localhost", "127.0.0.1."):
@@ -146,7 +146,7 @@ async def test_test_listeners_are_reachable(loopback: list[Receiver], reach: Rea
 
 
 class Rebinding(DnsPeer):
-    """Each kind of name leads to a public address once, and then or beside it to loopback."""
+    """Each kind of name resolves to a public address once, and afterwards, or at the same time, to loopback."""
 
     def _answer(self, response: dns.message.Message, name: dns.name.Name, kind: dns.rdatatype.RdataType) -> None:
         text = name.to_text(omit_final_dot=True)
@@ -156,7 +156,7 @@ class Rebinding(DnsPeer):
 
     def zone_of(self, name: str, first: bool) -> Zone:
         match name.split(".")[-3]:
-            case "flips":  # public for the check, loopback for whoever asks again
+            case "flips":  # public for the check, loopback for a second query
                 return {(name, "A"): [PUBLIC if first else "127.0.0.1"]}
             case "six":
                 return {(name, "A"): [PUBLIC], (name, "AAAA"): ["::1"]}
@@ -205,7 +205,7 @@ async def test_each_attempt_resolves_its_addresses(reach: Reach) -> None:
 async def test_only_checked_addresses_are_connected(
     host: str, loopback: list[Receiver], reach: Reach, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the URL's host is."""
+    """This holds for any host in the URL."""
 
     async def check(self: SsrfGuard, url: str) -> CheckedUrl:
         return CheckedUrl(target=parse_target(url), addresses=(PUBLIC,))
@@ -313,7 +313,7 @@ LOOPBACK_NAMES = (
 @pytest.mark.parametrize("dot", ["", "."])
 @pytest.mark.parametrize("host", LOOPBACK_NAMES)
 async def test_loopback_name_is_refused_unless_the_operator_allows_its_range(host: str, dot: str) -> None:
-    async with DnsPeer({}) as peer:  # DNS does not know them
+    async with DnsPeer({}) as peer:  # these names do not exist in DNS
         resolve = AddressResolver(("127.0.0.1", int(peer.address.rpartition(":")[2]))).resolve
         url = f"http://{host}{dot}/hook"
         with pytest.raises(TargetDenied, match="HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE"):

@@ -1,4 +1,4 @@
-"""Twilio: what each answer means, what is looked up, and whose callbacks are believed."""
+"""Twilio: the meaning of each response, lookups of earlier sends, and which callbacks are authentic."""
 
 import base64
 import hmac
@@ -179,7 +179,7 @@ async def test_accepted_message_with_a_lost_response_is_found_and_not_resent(
     [
         {"body": "something else"},
         {"sender_id": "OTHER"},
-        {"later_s": 60},  # the one that Twilio has is older than the message
+        {"later_s": 60},  # the message at Twilio is older than ours
     ],
 )
 async def test_lookup_finds_only_the_same_message(web: CarrierHttp, other: dict[str, Any]) -> None:
@@ -214,7 +214,7 @@ async def test_uncertain_message_is_resent_or_stopped_by_setting(web: CarrierHtt
 
 
 def callback(form: dict[str, str], url: str = CALLBACK, secret: str = SECRET) -> Callback:
-    """As Twilio would write and sign it."""
+    """Return a callback in Twilio's format with its signature."""
     _, headers, _ = TwilioFake(secret=secret).receipt({"callback": url, "id": "SM1", "to": TO}, form["MessageStatus"])
     fake = {"MessageSid": "SM1", "To": TO, "AccountSid": ACCOUNT} | form
     return Callback(
@@ -245,7 +245,7 @@ def test_callback_status_gives_its_report(status: str, state: str) -> None:
 
 
 def incoming(**more: str) -> Callback:
-    """As Twilio's "A message comes in" has it: signed over its own fields."""
+    """Return a request of Twilio's "A message comes in", signed over its own fields."""
     form = {"SmsStatus": "received", "MessageSid": "SMin", "From": TO, "To": "+15005550006", "Body": "STOP & go"} | more
     signed = CALLBACK + "".join(name + form[name] for name in sorted(form))
     signature = base64.b64encode(hmac.digest(SECRET.encode(), signed.encode(), "sha1")).decode()
@@ -256,7 +256,7 @@ def incoming(**more: str) -> Callback:
 def test_inbound_text_is_parsed() -> None:
     result = CARRIER.parse_callback(incoming())
     assert result.incoming_texts == [IncomingText(id="SMin", sender=TO, to="+15005550006", text="STOP & go")]
-    # Twilio sends what it is answered to the phone: nothing.
+    # Twilio would send our response to the phone, so it is empty.
     assert (result.status, result.reports, result.body) == (200, (), b"<Response></Response>")
     assert result.content_type.startswith(b"text/xml")
 
@@ -280,7 +280,7 @@ def test_other_statuses_are_accepted_and_ignored(status: str) -> None:
 @pytest.mark.parametrize(
     ("form", "signature"),
     [
-        # Twilio's own published examples.
+        # Examples published by Twilio.
         (
             {"CallSid": "CA1234567890ABCDE", "Caller": "+14158675309", "Digits": "1234"}
             | {"From": "+14158675309", "To": "+18005551212"},

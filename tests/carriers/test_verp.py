@@ -1,4 +1,4 @@
-"""The signed envelope sender: what survives the way back, and what does not."""
+"""Signed envelope senders: which changes on the way back they survive, and which invalidate them."""
 
 import string
 
@@ -24,7 +24,7 @@ def test_return_path_names_its_recipient() -> None:
 
 def test_return_path_with_a_changed_character_is_refused() -> None:
     for at, was in enumerate(ADDRESS):
-        for char in string.printable + "\u212a\u017f\u0131é\0":  # two of them fold to ASCII letters
+        for char in string.printable + "\u212a\u017f\u0131é\0":  # two of these become ASCII letters in lower case
             if char.lower() != was or not char.isascii():
                 assert parse_return_path(KEY, ADDRESS[:at] + char + ADDRESS[at + 1 :], NOW) is None, (at, char)
 

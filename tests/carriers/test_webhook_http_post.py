@@ -1,4 +1,4 @@
-"""One attempt against a real receiver: what it sends, what it makes of each answer, what it never does."""
+"""One webhook attempt with a real receiver: the request, the result of each response, and what never happens."""
 
 import asyncio
 import json
@@ -114,7 +114,7 @@ async def test_post_reuses_connections(poster: WebhookHttpClient) -> None:
 
 @pytest.mark.parametrize("stray", [b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n", b"", b"\r\n"])
 async def test_unsolicited_data_is_not_read_as_the_next_response(stray: bytes, poster: WebhookHttpClient) -> None:
-    """What came after an answer, or its end, is still unread when the connection would be used again."""
+    """Data that arrives after a response, or a lost connection, is unread when the connection would be reused."""
     with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as peers:
         server.settimeout(2.0)
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
@@ -131,7 +131,7 @@ async def test_unsolicited_data_is_not_read_as_the_next_response(stray: bytes, p
             posted = await poster.post(url, {}, BODY.encode())
             assert (posted.status, posted.error) == (200, None)
             peer = await answering
-            # On the loop's own thread, which reads nothing meanwhile.
+            # Runs on the event loop's thread, which reads nothing meanwhile.
             peer.sendall(stray) if stray else peer.shutdown(socket.SHUT_RDWR)
 
 
@@ -150,9 +150,9 @@ async def test_long_response_is_truncated_and_an_endless_one_closes_its_connecti
 
 @asynccontextmanager
 async def says(*answers: bytes) -> AsyncIterator[tuple[str, list[int]]]:
-    """A peer that answers each request with the next of these octets, and closes after one that ends in `|`.
+    """Run a server that answers each request with the next byte string; one that ends in `|` closes the connection.
 
-    Its URL, and how many requests came on each connection.
+    Yields its URL, and the number of requests on each connection.
     """
     left, counts = iter(answers), list[int]()
 
@@ -190,7 +190,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut|", 200, b"cut", False),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno length", 200, b"", False),
         (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n\0\0", 101, b"", False),
-        (OK + b"HTTP/1.1 500 Two\r\nContent-Length: 0\r\n\r\n", 200, b"ok", False),  # nobody asked for the second
+        (OK + b"HTTP/1.1 500 Two\r\nContent-Length: 0\r\n\r\n", 200, b"ok", False),  # the second is unsolicited
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok", None, b"", False),
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000, None, b"", False),  # headers without an end
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000 + b"\r\nContent-Length: 2\r\n\r\nok", None, b"", False),

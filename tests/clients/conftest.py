@@ -1,4 +1,4 @@
-"""The service with the demo's teams, which the clients' pages speak of."""
+"""The service with the demo's teams, to which the clients' pages refer."""
 
 import os
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture
 def environment(demo: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the README says to set it."""
+    """Set the environment variables as the README describes."""
     monkeypatch.setenv("HELIOGRAPH_URL", f"http://127.0.0.1:{demo.ports[0]}")
     monkeypatch.setenv("HELIOGRAPH_KEY", TOKENS["ACME"])
 

@@ -1,4 +1,4 @@
-"""Django's own mail functions with the backend, and what arrives."""
+"""Django's own mail functions with the backend, and the mails that arrive."""
 
 import email.mime.image
 import json
@@ -88,7 +88,7 @@ def test_settings_come_before_the_environment() -> None:
 
 
 def post_event(type_: str, **data: Any) -> tuple[int, list[Any]]:
-    """What the view answers to a signed event, and what receivers of the signal hear."""
+    """Return the view's response to a signed event, and the signals that receivers got."""
     received: list[Any] = []
     data = {"id": "eml_1", "recipient": TO, **data}
     event = {"id": "evt_1", "team_id": "team_1", "created_at": "2026-11-15T09:30:00.000Z"}

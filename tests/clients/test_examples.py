@@ -1,4 +1,4 @@
-"""The programs of examples/, as they are, against the service."""
+"""The programs of examples/, unchanged, with the service."""
 
 import json
 import shutil
@@ -38,7 +38,7 @@ def test_shell(shared_service: Service, name: str, status: str, code: int) -> No
 
 
 def express(tmp_path: Path) -> Path:
-    """The shop's folder as a checkout has it, with what it needs installed by its own command."""
+    """Return the shop's folder as in a checkout, with its dependencies installed by its own command."""
     ignored = shutil.ignore_patterns("node_modules", "dist")
     shutil.copytree(CLIENT, tmp_path / "clients/typescript", ignore=ignored)
     folder = tmp_path / "examples/express"
@@ -53,7 +53,7 @@ def express(tmp_path: Path) -> Path:
 
 @contextmanager
 def opened(service: Service, folder: Path, command: str) -> Iterator[str]:
-    """The address of a shop, which is told what becomes of the mails."""
+    """Yield the address of a shop that receives the events of its mails."""
     port = free_port()
     hook = {"url": f"http://127.0.0.1:{port}/webhooks", "events": ["email.bounced"]}
     created = service.post("/v1/webhooks", hook).json

@@ -1,4 +1,4 @@
-"""The plugin as a program's own tests use it: in a pytest of its own, against the service that it starts."""
+"""The pytest plugin as a program's tests use it: in a separate pytest run, with the service that it starts."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""heliograph-client against the running service; only lost answers and odd ones are played to it."""
+"""heliograph-client with a running service; only lost and invalid responses are simulated."""
 
 import asyncio
 import inspect
@@ -43,7 +43,7 @@ Answers = Callable[[httpx2.Request], httpx2.Response]
 
 
 def scripted_client(*answers: httpx2.Response | Exception, requests: list[httpx2.Request] | None = None) -> Heliograph:
-    """A client that gets these answers."""
+    """Return a client that gets these responses."""
     remaining = iter(answers)
 
     def answer(request: httpx2.Request) -> httpx2.Response:
@@ -68,7 +68,7 @@ ACCEPTED = httpx2.Response(202, json={"id": "eml_1"})
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long was slept, without sleeping."""
+    """Return the delays between retries, without sleeping."""
     recorded: list[float] = []
     monkeypatch.setattr(time, "sleep", recorded.append)
     return recorded
@@ -197,7 +197,7 @@ def test_the_async_client_does_the_same(environment: None) -> None:
 
 def test_a_lost_response_is_retried_with_the_same_key(environment: None, demo: Service, pauses: list[float]) -> None:
     class Lossy(httpx2.HTTPTransport):
-        """Loses the first answer, after the service gave it."""
+        """Drops the first response after the service has sent it."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -280,7 +280,7 @@ def test_a_file_is_returned_as_bytes() -> None:
 
 
 def test_requests_that_are_not_idempotent_are_not_retried(pauses: list[float]) -> None:
-    """A key that was made in the request whose answer was lost would never be seen."""
+    """A resource created by a request whose response was lost would never be returned."""
     with pytest.raises(NoAnswer):
         scripted_client(httpx2.ReadTimeout("late")).keys.create(name="x")
     assert scripted_client(httpx2.ConnectError("nobody"), ACCEPTED).keys.create(name="x").id == "eml_1"
@@ -384,7 +384,7 @@ def test_fields_match_the_openapi_document(given: Any, schema: str) -> None:
 
 
 def test_handwritten_code_is_small() -> None:
-    """What ties it to a framework is beside the client itself (compat.md has rows of its own for it)."""
+    """The framework integrations do not count (compat.md has separate rows for them)."""
     adapters = {"django.py", "fastapi.py", "flask.py", "pytest_plugin.py"}
     files = [file for file in (ROOT / "src").rglob("*.py") if file not in generated() and file.name not in adapters]
     assert len([line for file in files for line in file.read_text("utf-8").splitlines() if line]) < LINES_MAX

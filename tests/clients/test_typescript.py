@@ -1,4 +1,4 @@
-"""The TypeScript client: built as its package is, run by Node against the service."""
+"""The TypeScript client: built like its package, and run by Node with the service."""
 
 import json
 import os
@@ -27,7 +27,7 @@ BEGIN = {
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of a program with the built client in its node_modules."""
+    """Return the folder of a program that has the built client in its node_modules."""
     folder = tmp_path_factory.mktemp("npm") / "program" / "node_modules" / "heliograph-client"
     shutil.copytree(CLIENT, folder, ignore=shutil.ignore_patterns("node_modules", "dist"))
     install(folder, "the TypeScript client")
@@ -41,7 +41,7 @@ def environment_of(service: Service) -> dict[str, str]:
 
 
 def run(package: Path, service: Service, program: str, kind: str = "esm") -> Any:
-    """What the program prints, as JSON."""
+    """Return the JSON that the program prints."""
     file = package / f"program.{'mjs' if kind == 'esm' else 'cjs'}"
     file.write_text(BEGIN[kind] + program)
     process = subprocess.run(
@@ -117,7 +117,7 @@ def test_sending_and_reading(package: Path, shared_service: Service, kind: str) 
 def test_retried_responses(
     package: Path, shared_service: Service, answers: list[tuple[int, str]], asked: int, outcome: str
 ) -> None:
-    """With the same Idempotency-Key each time."""
+    """Each retry has the same Idempotency-Key."""
     program = f"""
     const answers = {json.dumps(answers)}, keys = [];
     const fetch = async (url, init) => {{
@@ -184,7 +184,7 @@ def test_drafts_and_opt_outs(package: Path, shared_service: Service, phone: str)
 
 
 def test_inbound_mail(package: Path, shared_service: Service) -> None:
-    """Files are octets, whatever is in them; refusals are read as ever."""
+    """Files are returned as bytes, whatever their type; errors are parsed as usual."""
     program = """
     const asked = [], octets = new Uint8Array([0, 123, 125]);
     const fetch = async (url, init) => {

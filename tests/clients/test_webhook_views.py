@@ -1,4 +1,4 @@
-"""The examples of the README for FastAPI and Flask, with requests that Standard Webhooks' own library signs."""
+"""The README's examples for FastAPI and Flask, with requests signed by the Standard Webhooks library."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What runs inside of a confined machine, by its first argument: the machine itself, or one of its programs."""
+"""The program inside of a confined machine; the first argument selects the machine itself or one of its tools."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def machine() -> None:
 
 
 def _forks() -> None:
-    """A process that has imported `heliograph`, and forks when it is told to."""
+    """Run a process that has imported `heliograph` and forks on request."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
         told.bind(FORKS)
         os.chmod(FORKS, 0o777)
@@ -57,7 +57,7 @@ def _forks() -> None:
 
 
 def _objects() -> None:
-    """A store of objects on port 9000, with the page's bucket."""
+    """Run an object store on port 9000, with the bucket of the docs page."""
     import urllib.request  # the other programs need none of it
 
     server = [sys.executable, "-m", "moto.server", "-p", "9000"]
@@ -88,7 +88,7 @@ def _tell(command: str, code: int, said: str) -> None:
 
 
 def _serve(command: str) -> "subprocess.Popen[str]":
-    """In the background, until it is ready."""
+    """Run the service in the background; return when it is ready."""
     run = ["bash", "-c", f"exec {command}"]
     serving = subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
     assert serving.stdout
@@ -106,7 +106,7 @@ def _serve(command: str) -> "subprocess.Popen[str]":
 
 
 def _relay(path: Path) -> None:
-    """PostgreSQL of outside, by its socket, as db:5432."""
+    """Make the PostgreSQL outside, reached by its socket, available as db:5432."""
     [found] = path.glob(".s.PGSQL.*[0-9]")
     server = socket.create_server(("127.0.0.1", 5432))
     while True:
@@ -130,7 +130,7 @@ def _pump(one: socket.socket, other: socket.socket) -> None:
 
 
 def heliograph(arguments: list[str]) -> None:
-    """As the one who calls it, in their folder and environment, without the second that its imports take."""
+    """Run a command as the calling user in their folder and environment, without importing everything again."""
     user, group = os.getuid(), os.getgid()
     own = f"os.initgroups({pwd.getpwuid(user).pw_name!r}, {group}); os.setgid({group}); os.setuid({user})"
     program = f"import os; {own}; from heliograph.cli.main import main; main()"
@@ -185,7 +185,7 @@ def journalctl(arguments: list[str]) -> None:
 
 
 def read(name: str) -> Unit:
-    """Of [Service], with its drop-ins: an empty value forgets those before it."""
+    """Return the settings of [Service] with its drop-ins; an empty value clears earlier ones."""
     template, at, instance = name.partition("@")
     files = [UNITS / f"{template}{at}.service", *sorted(UNITS.glob(f"{template}{at}.service.d/*.conf"))]
     found: Unit = {}
@@ -249,7 +249,7 @@ def _states(unit: Unit) -> list[str]:
 
 
 def _confined(unit: Unit) -> list[str]:
-    """The mounts of the unit: what systemd.exec(5) says about each."""
+    """Return the mounts of the unit, according to systemd.exec(5)."""
 
     def is_on(key: str) -> bool:
         return unit.get(key, ["no"])[-1] == "yes"
@@ -282,7 +282,7 @@ def stop(name: str) -> None:
 
 
 def _lives(group: int) -> bool:
-    """A process that ended and that nobody asks about has no group any more, or only its name."""
+    """Return whether the process is running; a zombie has only its name."""
     try:
         os.killpg(group, 0)
     except OSError:

@@ -34,7 +34,7 @@ BWRAP = ("bwrap", "--unshare-net", "--unshare-pid", "--die-with-parent")
 
 class Machine:
     def __init__(self, folder: Path, files: dict[str, str], sockets: Sequence[Path] = ()) -> None:
-        """`files` are those of the working folder."""
+        """Create the machine. `files`: files of the working folder."""
         if shutil.which("bwrap") is None or os.getuid() != 0:
             miss("the operator's pages", "bubblewrap is not installed, or this is not root, who can make users")
         tried = subprocess.run([*BWRAP, "--ro-bind", "/", "/", "true"], capture_output=True, text=True)
@@ -64,7 +64,7 @@ class Machine:
             (folder / HERE[1:] / name).write_text(text)
 
     def run(self, blocks: list[dict[str, Any]], seconds: float) -> list[dict[str, Any]]:
-        """What each command said, and its code; none comes after one that failed."""
+        """Run commands until one fails; return the output and exit code of each."""
         ours = [Path(sys.base_prefix), Path(sys.prefix), ROOT]
         command = [*BWRAP, "--bind", str(self._folder), "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/run"]
         for name in ("bin", "sbin", "lib", "lib64"):

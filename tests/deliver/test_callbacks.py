@@ -32,7 +32,7 @@ from tests.carriers.providers import OPTIONS, payload, signed
 from tests.carriers.test_providers import relay
 from tests.clocks import TestClock
 from tests.setup_helpers import SET_UP, set_up
-from tests.storage.test_reports import hand_over, handed, mail, told
+from tests.storage.test_reports import accept_recipient, accepted_message, mail, told
 
 pytestmark = pytest.mark.anyio
 
@@ -89,7 +89,7 @@ async def test_callback_repeated_for_8_hours_changes_nothing_twice(
         store, rows=[to_row("carrier", "relay", CarrierRecord(id="relay", channel="email", kind="smtp"), None)]
     )
     id_ = await mail(store, clock)
-    await hand_over(store, clock)
+    await accept_recipient(store, clock)
     carriers = Carriers(lambda _: relay(provider, None, **OPTIONS[provider]))
     bounce = payload(provider, BOUNCES[provider], id_, "ada@example.com")
     headers, body = signed(provider, bounce, clock.now())
@@ -115,7 +115,7 @@ async def test_callback_repeated_for_8_hours_changes_nothing_twice(
 @pytest.mark.parametrize("status", ["delivered", "read", "failed"])
 async def test_meta_callback_repeated_changes_nothing_twice(store: Store, clock: TestClock, status: str) -> None:
     await set_up(store, rows=[to_row("carrier", "c", CarrierRecord(id="c", channel="sms", kind="http"), None)])
-    id_ = await handed(store, clock, carrier_id="wamid.1")
+    id_ = await accepted_message(store, clock, carrier_id="wamid.1")
     report = CarrierReport("wamid.1", Report(status=status, detail={"at": "1"}))
     carriers = Carriers(lambda _: Answering(CallbackResult(reports=[report])))
     callback = Callback(method="POST", url="", query={}, headers={}, body=b"", now=clock.now())

@@ -1,4 +1,4 @@
-"""Random templates with their bounds, values that they allow, and a search for those that become the most."""
+"""Random templates with their bounds, values that they allow, and a search for values with the largest rendering."""
 
 from collections.abc import Callable
 from random import Random
@@ -115,7 +115,7 @@ def _name(random: Random, in_list: bool) -> str:
 
 
 def candidates(world: Sample, name: str) -> list[Any]:
-    """Values of a variable that may become the most; None: it is absent."""
+    """Return values of a variable that may have the largest rendering; None means that the variable is absent."""
     template = world.template
     shape = template.shapes[name]
     maximum = shape.max_length or 0
@@ -136,7 +136,7 @@ def candidates(world: Sample, name: str) -> list[Any]:
         values += [f"{day}T08:58:59Z" for day in DAYS]
     return [
         *values,
-        *(("", False) if values else long),  # what has a format in it refuses these
+        *(("", False) if values else long),  # formats refuse these values
         *([None] if name in template.optional or name in template.fallback else []),
     ]
 
@@ -146,7 +146,7 @@ def random_values(world: Sample, random: Random) -> dict[str, Any]:
 
 
 def measure(world: Sample, arguments: dict[str, Any]) -> tuple[int, int] | None:
-    """Octets and segments of what these values become at most; None: they are refused."""
+    """Return the maximum octets and segments of a rendering with these values; None if they are refused."""
     values = read_variables(arguments)
     sizes: list[tuple[int, int]] = []
     for tag in (None, *world.template.locales):
@@ -167,7 +167,7 @@ def measure(world: Sample, arguments: dict[str, Any]) -> tuple[int, int] | None:
 def search_maximum(
     world: Sample, random: Random, attempts: int, observe: Callable[[tuple[int, int], int], None]
 ) -> tuple[int, int]:
-    """The most that was found, by changing one variable at a time from some values on; `seen` counts the renders."""
+    """Return the largest rendering found by changing one variable at a time; `seen` counts the renders."""
     best = [0, 0]
     renders = len(BRANDS) * (1 + len(world.template.locales))
     for at in (0, 1):

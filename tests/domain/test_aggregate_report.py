@@ -1,4 +1,4 @@
-"""DMARC and TLS reports from untrusted senders: what is read, what is refused, and that no input costs much."""
+"""DMARC and TLS reports from untrusted senders: what is accepted, what is refused, and the cost of hostile input."""
 
 import base64
 import gzip

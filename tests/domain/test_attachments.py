@@ -15,7 +15,7 @@ from heliograph.domain.refusals import (
     UnsupportedAttachmentType,
 )
 
-# Encoded once: the tests of sizes would otherwise spend their time here.
+# Encoded once, because encoding would take most of the time of the size tests.
 TEN_MIB = b64encode(bytes(10 * MIB)).decode()
 OVER_TEN_MIB = b64encode(bytes(10 * MIB + 1)).decode()
 FIVE_MIB = b64encode(bytes(5 * MIB)).decode()
@@ -68,7 +68,7 @@ def test_attachments_empty_list_is_parsed_to_nothing() -> None:
         ([item(content=1)], "attachments[0].content"),
         ([item(), item(content_type=[])], "attachments[1].content_type"),
         ([item(content_id={})], "attachments[0].content_id"),
-        ([item()] * 21 + [1], "attachments[21]"),  # shape before all else
+        ([item()] * 21 + [1], "attachments[21]"),  # field types are checked first
     ],
 )
 def test_attachments_of_wrong_type_are_an_invalid_request(items: list[Any], param: str) -> None:

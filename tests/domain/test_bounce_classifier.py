@@ -1,4 +1,4 @@
-"""Who is to blame for a refusal: a table of replies, by provider and in many languages, and hostile text."""
+"""Bounce classification: a table of replies by provider and in many languages, and hostile texts."""
 
 import time
 from pathlib import Path
@@ -12,7 +12,7 @@ from heliograph.inbound.policy.smtp_reply import Verdict, classify_reply, pauses
 REPLIES = Path(__file__).parent / "golden" / "replies.tsv"
 DONE: dict[Verdict, str] = {
     "bounced": "suppress",
-    "absent": "suppress",  # once it is told twice
+    "absent": "suppress",  # after the second report
     "failed": "fail",
     "deferred": "retry",
     "accepted": "accept",
@@ -68,5 +68,5 @@ def test_the_cost_grows_with_the_text(piece: str) -> None:
         find_reason(text)
         return time.thread_time() - start
 
-    for size in (TEXT_MAX, TEXT_MAX * 4):  # one of three times: the machine may be busy
+    for size in (TEXT_MAX, TEXT_MAX * 4):  # one of three measurements suffices: the machine may be busy
         assert any(cost(size) < 8 * cost(size // 4) for _ in range(3))

@@ -1,4 +1,4 @@
-"""Which carriers should call back, and when their silence is worth a warning."""
+"""Which carriers should send callbacks, and when missing callbacks cause a warning."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def carrier(kind: str, enabled: bool = True, **options: Any) -> CarrierRecord:
         (carrier("http", callback_secret="s"), True, False),
         (carrier("http", callback=MAP), True, False),
         (carrier("http", callback_secret="s", callback=MAP), True, True),
-        (carrier("http", callback_secret="s", incoming=MAP), True, False),  # texts come, reports do not
+        (carrier("http", callback_secret="s", incoming=MAP), True, False),  # only texts are expected
         (carrier("smtp"), False, False),
         (carrier("smtp", callback_secret="s"), False, False),
         (carrier("smtp", provider="postmark"), True, False),
@@ -50,7 +50,7 @@ def test_carriers_that_support_and_expect_callbacks_are_known(one: CarrierRecord
     ("day", "hour", "last_at", "silent"),
     [
         (0, 0, None, False),
-        (5, 5, None, False),  # its reports may still come
+        (5, 5, None, False),  # its reports may still arrive
         (6, 5, None, True),
         (6, 5, NOW - DAY_MS - 1, True),
         (6, 5, NOW - DAY_MS, False),

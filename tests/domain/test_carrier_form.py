@@ -1,4 +1,4 @@
-"""The forms of carriers: made from the tables of the setup file, and read as the file is."""
+"""Carrier forms: generated from the setup file's tables, and parsed like the file."""
 
 import ast
 from pathlib import Path
@@ -25,7 +25,7 @@ HTTP: dict[str, str] = {
 
 @pytest.mark.parametrize("kind", CARRIER_KINDS, ids="-".join)
 def test_a_kind_is_described_once(kind: CarrierKind) -> None:
-    """What its carrier is made with, a file may write and the form asks for; no field is described elsewhere."""
+    """The carrier's options, the setup file's fields and the form's fields are the same; no other struct has them."""
     options = CARRIER_KINDS[kind]
     names = [item.encode_name for item in msgspec.structs.fields(options)]
     requested = form_inputs(kind)
@@ -40,7 +40,7 @@ def test_a_kind_is_described_once(kind: CarrierKind) -> None:
 
 
 def test_options_are_described_in_one_file_alone() -> None:
-    """A second struct of a kind's options would have most of their names."""
+    """A second struct with a kind's options would share most of its field names."""
     channels = Path(heliograph.__file__).parent / "carriers"
     kinds = [set(kind.__struct_fields__) for kind in CARRIER_KINDS.values() if len(kind.__struct_fields__) > 1]
     result = [

@@ -1,4 +1,4 @@
-"""The client's address behind proxies: the last hop that is not trusted, whatever a stranger writes before it."""
+"""The client's address behind proxies: the last hop that is not trusted, whatever headers the client sends."""
 
 import time
 from ipaddress import ip_network
@@ -15,11 +15,11 @@ TRUSTED = [ip_network(text) for text in ("10.0.0.0/8", "127.0.0.1", "2001:db8:1:
     [
         ("127.0.0.1", [], "127.0.0.1"),
         ("127.0.0.1", [b"203.0.113.7"], "203.0.113.7"),
-        ("127.0.0.1", [b"198.51.100.1, 203.0.113.7"], "203.0.113.7"),  # the first was written by the client
+        ("127.0.0.1", [b"198.51.100.1, 203.0.113.7"], "203.0.113.7"),  # the first hop was written by the client
         ("127.0.0.1", [b"203.0.113.7, 10.1.2.3"], "203.0.113.7"),
-        ("127.0.0.1", [b"198.51.100.1", b"203.0.113.7", b"10.1.2.3"], "203.0.113.7"),  # one header a proxy
-        ("127.0.0.1", [b"10.0.0.1, 10.0.0.2"], "10.0.0.1"),  # everybody is trusted: the first of them
-        ("192.0.2.1", [b"203.0.113.7"], "192.0.2.1"),  # no proxy of ours
+        ("127.0.0.1", [b"198.51.100.1", b"203.0.113.7", b"10.1.2.3"], "203.0.113.7"),  # each proxy added a header
+        ("127.0.0.1", [b"10.0.0.1, 10.0.0.2"], "10.0.0.1"),  # all hops are trusted: the first one counts
+        ("192.0.2.1", [b"203.0.113.7"], "192.0.2.1"),  # not a trusted proxy
         ("10.9.9.9", [b"203.0.113.7:51000"], "203.0.113.7"),
         ("10.9.9.9", [b"[2001:db8:2::7]:443"], "2001:db8:2::7"),
         ("10.9.9.9", [b"2001:DB8:2:0::7"], "2001:db8:2::7"),

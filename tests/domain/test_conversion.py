@@ -1,4 +1,4 @@
-"""The conversion guard: when it looks, what it refuses, and what it leaves alone."""
+"""The conversion guard: when it takes effect, which starts it rejects, and which it allows."""
 
 import pytest
 
@@ -8,13 +8,13 @@ from heliograph.domain.setup.records import VerifyLimits
 from heliograph.domain.verify.conversion import Tally, areas, check_conversion, hour_of
 
 PHONE = "+447400123456"
-LIMITS = VerifyLimits()  # per_prefix_10m = 20: 200 starts are enough to judge by
+LIMITS = VerifyLimits()  # per_prefix_10m = 20, so the threshold is 200 starts
 QUIET: Tally = {}
 LOST: Tally = {0: [200, 0]}
 
 
 def rejected_area(*tallies: Tally, limits: VerifyLimits = LIMITS, known: bool = False) -> str:
-    """The place that is refused, or nothing."""
+    """Return the area that is rejected; empty if the start is allowed."""
     try:
         check_conversion(limits, PHONE, tallies, is_known_phone=known)
     except VerifyRateLimited as refusal:
@@ -43,26 +43,26 @@ def test_timestamp_maps_to_the_start_of_its_hour() -> None:
 @pytest.mark.parametrize(
     ("everywhere", "country", "range_", "place"),
     [
-        # Too few to judge by, wherever they are.
+        # Below the threshold in every area.
         (QUIET, QUIET, QUIET, ""),
         ({0: [199, 0]}, {0: [199, 0]}, {0: [199, 0]}, ""),
         ({0: [100, 0], HOUR_MS: [99, 0]}, QUIET, {0: [199, 0]}, ""),
-        # Enough, in any one of the places: each range has five tries.
+        # The threshold is reached in one of the areas: each range has five attempts.
         (LOST, QUIET, QUIET, ""),
         (LOST, QUIET, {0: [4, 0]}, ""),
         (LOST, QUIET, {0: [5, 0]}, "+447400"),
         ({0: [100, 0], HOUR_MS: [100, 0]}, QUIET, {0: [2, 0], HOUR_MS: [3, 0]}, "+447400"),
-        (QUIET, {0: [205, 25]}, {0: [5, 0]}, ""),  # a hundred and eighty, less three for each verified one
+        (QUIET, {0: [205, 25]}, {0: [5, 0]}, ""),  # 180 unverified starts, minus three for each verified one
         (QUIET, {0: [300, 25]}, {0: [5, 0]}, "+447400"),
         (QUIET, QUIET, LOST, "+447400"),
-        # A verified start makes up for three, in the range all day, elsewhere within its hour.
+        # A verified start offsets three unverified ones: in the range for a day, in other areas within its hour.
         (LOST, QUIET, {0: [8, 1]}, ""),
         (LOST, QUIET, {0: [9, 1]}, "+447400"),
         (LOST, QUIET, {0: [8, 0], HOUR_MS: [0, 1]}, ""),
         ({0: [300, 25]}, QUIET, {0: [5, 0]}, "+447400"),
         ({0: [299, 25]}, QUIET, {0: [5, 0]}, ""),
         ({0: [200, 0], HOUR_MS: [100, 100]}, QUIET, {0: [5, 0]}, "+447400"),
-        # A country where hardly anyone verifies is closed to ranges where nobody does.
+        # A country with few verified starts is blocked for ranges without any.
         (LOST, LOST, QUIET, "GB"),
         (LOST, {0: [220, 20]}, QUIET, "GB"),
         (LOST, {0: [220, 22]}, QUIET, ""),
@@ -93,7 +93,7 @@ def test_phone_verified_recently_passes_the_conversion_check() -> None:
     ("limits", "place"),
     [
         (VerifyLimits(conversion_guard=False), ""),
-        (VerifyLimits(per_prefix_10m=0), ""),  # whoever lifts the limit of a range lifts it whole
+        (VerifyLimits(per_prefix_10m=0), ""),  # without the limit per prefix, the guard is off
         (VerifyLimits(per_prefix_10m=21), ""),
         (VerifyLimits(per_prefix_10m=1), "+447400"),
     ],

@@ -1,4 +1,4 @@
-"""Each mistake that people make with the records of a domain, and the words that mend it."""
+"""Each common mistake in a domain's DNS records, and the text that explains how to fix it."""
 
 import pytest
 
@@ -110,8 +110,8 @@ def test_other_forms_of_the_same_are_right(record: Record, found: list[str]) -> 
         (SPF, [f"v=spf10 {TERMS} ~all"], "There is no SPF policy among"),
         (SPF, [f"v=spf1 {TERMS} ~all", "v=spf1 -all"], "2 SPF policies, a permanent error"),
         (SPF, ["v=spf1 -all"], f"does not allow {TERMS.replace(' ', ', ')}. Add {TERMS} before its all"),
-        (SPF, [f"v=spf1 -all {TERMS}"], "does not allow a:mx.heliograph.test,"),  # what follows all is not read
-        (SPF, [f"v=spf1 ~{TERMS} ~all"], "does not allow a:mx.heliograph.test. Add"),  # a soft fail is no pass
+        (SPF, [f"v=spf1 -all {TERMS}"], "does not allow a:mx.heliograph.test,"),  # terms after `all` are ignored
+        (SPF, [f"v=spf1 ~{TERMS} ~all"], "does not allow a:mx.heliograph.test. Add"),  # a soft fail is not a pass
         (SPF, [f"v=spf1 {TERMS.replace('192.0.2.7', '192.0.2.8/31')} ~all"], "does not allow ip4:192.0.2.7. Add"),
         (SPF, [f"v=spf1 {TERMS.replace('192.0.2.7', '::/0')} ~all"], "does not allow ip4:192.0.2.7. Add"),
         (SPF, [f"v=spf1 {TERMS.replace('192.0.2.7', 'x')} ~all"], "does not allow ip4:192.0.2.7. Add"),
@@ -170,7 +170,7 @@ def test_domain_record_verdict_has_a_bounded_size() -> None:
         ("bounce.acme.test", None, True, None),
         ("a.b.acme.test", "v=DMARC1; p=reject", True, "reject"),
         ("other.test", "v=DMARC1; p=none", False, "none"),
-        ("notacme.test", "v=DMARC1; p=none", False, "none"),  # ends alike, is another domain
+        ("notacme.test", "v=DMARC1; p=none", False, "none"),  # another domain with the same ending
         ("test", "v=DMARC1; p=none", False, "none"),
         ("bounce.acme.test", "v=DMARC1; p=Reject; adkim=S; aspf=s", False, "reject"),
         ("acme.test", "v=DMARC1; p=reject; adkim=s; aspf=s", True, "reject"),
@@ -209,8 +209,8 @@ def test_domain_is_correct_when_all_required_records_are(verdicts: list[Verdict]
         ("-", "0"),
         ("+---", "1110"),  # three in a row
         ("+--+--+", "1111111"),
-        ("+---+", "11101"),  # found again: verified again
-        ("+--?-", "11110"),  # not being able to ask neither counts nor forgives
+        ("+---+", "11101"),  # found again, so verified again
+        ("+--?-", "11110"),  # a check without DNS response neither counts nor resets the count
         ("+?????", "111111"),
         ("????", "0000"),
     ],

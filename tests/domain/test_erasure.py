@@ -1,4 +1,4 @@
-"""Erasing an address: the hash that stays, and finding the address in texts."""
+"""Erasure of an address: the hash that remains, and finding the address in texts."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def test_erased_address_hash_is_keyed_per_team() -> None:
     )
     assert short_hash(name) == name[7:19]
     address = parse_address(name)
-    assert address is not None and address.normal == name  # lists page by it
+    assert address is not None and address.normal == name  # lists use it as the cursor
 
 
 def test_erased_address_gets_a_placeholder() -> None:

@@ -130,7 +130,7 @@ def test_event_omits_texts_that_are_too_long() -> None:
 def test_the_body_of_another_event() -> None:
     actual = body(type="credit.low", sequence=1, record=None, sandbox=None, detail='{"credit":"4.9000"}')
     assert actual["data"] == {"credit": "4.9000"}
-    assert actual["sandbox"] is True  # the team's
+    assert actual["sandbox"] is True  # the mode of the team
     assert body(type="verification.failed", record=None, sandbox=None, detail='{"sandbox":false}')["sandbox"] is False
 
 

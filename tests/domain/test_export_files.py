@@ -1,4 +1,4 @@
-"""Exports of other services are read in portions: memory does not grow with the file."""
+"""Exports of other services are read in batches: memory does not grow with the file."""
 
 import io
 import tracemalloc
@@ -16,7 +16,7 @@ WIDE = "x" * 2000  # a column that no reader looks at
 
 
 class Stream(io.RawIOBase):
-    """A file made while it is read."""
+    """A file that is generated while it is read."""
 
     def __init__(self, lines: Iterator[str]) -> None:
         self._lines, self._left, self.octets = lines, b"", 0

@@ -1,4 +1,4 @@
-"""The Feedback-ID of an email: what it names, and that another instance's is not taken for ours."""
+"""The Feedback-ID of an email: its parts, and that the one of another instance is rejected."""
 
 from heliograph.domain.mail.feedback_id import FeedbackSource, feedback_id_suffix, hash_team, parse_feedback_id
 

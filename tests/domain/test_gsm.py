@@ -1,4 +1,4 @@
-"""Segments of an SMS, with the gsm0338 package as judge of the alphabet."""
+"""Segments of an SMS; the package gsm0338 verifies the alphabet."""
 
 from itertools import pairwise
 
@@ -28,7 +28,7 @@ def judged_units(char: str) -> int | None:
 
 def test_gsm_alphabet_matches_the_reference_library() -> None:
     for char in map(chr, range(0x2FFF)):
-        if char == "\x1b":  # the escape itself is no character
+        if char == "\x1b":  # the escape code is not a character
             continue
         result = count_segments(char)
         assert (result.units if result.encoding == "gsm7" else None) == judged_units(char), hex(ord(char))
@@ -51,7 +51,7 @@ def test_gsm_alphabet_has_no_duplicates() -> None:
         ("€" * 80, "gsm7", 160, 1, 1),
         ("€" * 81, "gsm7", 162, 2, 2),
         ("a" * 152 + "€" + "a" * 152, "gsm7", 306, 2, 3),  # the pair does not fit the first part's last unit
-        ("€" * 153, "gsm7", 306, 2, 3),  # 76 in a part
+        ("€" * 153, "gsm7", 306, 2, 3),  # 76 characters in a part
         ("ж" * 70, "ucs2", 70, 1, 1),
         ("ж" * 71, "ucs2", 71, 2, 2),
         ("ж" * 134, "ucs2", 134, 2, 2),
@@ -60,7 +60,7 @@ def test_gsm_alphabet_has_no_duplicates() -> None:
         ("ж" * 141, "ucs2", 141, 3, 3),
         ("😀" * 35, "ucs2", 70, 1, 1),
         ("😀" * 36, "ucs2", 72, 2, 2),
-        ("😀" * 67, "ucs2", 134, 2, 3),  # 33 in a part
+        ("😀" * 67, "ucs2", 134, 2, 3),  # 33 characters in a part
         ("a" * 69 + "ç", "ucs2", 70, 1, 1),  # Ç is in the alphabet, ç is not
         ("{" * 69 + "ж", "ucs2", 70, 1, 1),  # in UCS-2 an extension character is one unit
     ],

@@ -1,4 +1,4 @@
-"""What fails in common mail clients, found by the table."""
+"""HTML features that fail in common mail clients, according to the table."""
 
 import re
 
@@ -44,6 +44,6 @@ def test_unsupported_html_feature_table_is_consistent() -> None:
 
 @pytest.mark.parametrize("hostile", ["<img " * 120_000, "<style>" * 90_000, 'style="' * 90_000, "background:" * 60_000])
 def test_hostile_mails_take_linear_time(hostile: str) -> None:
-    """A quadratic search would take minutes, and the run would be stopped."""
+    """A quadratic search would take minutes, and the test run would time out."""
     find_unsupported_features(hostile)
     find_unsupported_features(f'<p style="{hostile}">')

@@ -1,4 +1,4 @@
-"""The Idempotency-Key: its form, the fingerprint, and what a second request gets."""
+"""The Idempotency-Key: its format, the fingerprint, and the response to a repeated request."""
 
 import hashlib
 from typing import Any

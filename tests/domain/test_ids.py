@@ -87,7 +87,7 @@ def test_timestamp_accepts_other_spellings(text: str, ms: int) -> None:
         "2026-11-15T09:30:00.Z",
         "2026-11-15T09:30:00Z\n",
         "0000-01-01T00:00:00Z",
-        "0001-01-01T00:00:00+14:00",  # in UTC, before or after what can be written
+        "0001-01-01T00:00:00+14:00",  # in UTC, outside of the representable years
         "9999-12-31T23:59:59-14:00",
         "٢٠٢٦-11-15T09:30:00Z",
     ],
@@ -109,7 +109,7 @@ def test_timestamp_invalid_is_not_parsed(text: str) -> None:
 def test_date_header_is_parsed_in_any_local_time_zone(
     text: str, ms: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the zone of this machine is."""
+    """The result does not depend on the time zone of this machine."""
     monkeypatch.setenv("TZ", "Pacific/Chatham")
     time.tzset()
     try:

@@ -1,4 +1,4 @@
-"""A mail that came in, as its event tells it in part, and as a read gives it whole."""
+"""Inbound mail: the truncated record in its event, and the complete record of a read."""
 
 import unicodedata
 from email.header import Header
@@ -139,9 +139,9 @@ def test_mail_with_ordinary_subject_is_not_automatic(subject: str) -> None:
         ("unicode-1-1-utf-7", b"Hi Mom +Jjo-!", "Hi Mom \u263a!"),
         ("utf-7", b"2 +- 2 = 4", "2 + 2 = 4"),
         ("utf-7", b"+2D3eAA-", "\U0001f600"),
-        ("utf-7", b"+2AA-", "\ufffd"),  # half of a pair, which no database takes
+        ("utf-7", b"+2AA-", "\ufffd"),  # a lone surrogate, which databases reject
         ("utf-7", b"a +\xff b", "a \ufffd b"),  # not UTF-7
-        ("utf-8", b"+ADw-script+AD4-", "+ADw-script+AD4-"),  # only where it says so
+        ("utf-8", b"+ADw-script+AD4-", "+ADw-script+AD4-"),  # decoded as UTF-7 only if declared
     ],
 )
 def test_utf7_body_is_decoded(charset: str, body: bytes, text: str) -> None:

@@ -82,7 +82,7 @@ def test_links_are_judged_by_their_form(url: str, verdict: str, word: str) -> No
     "hostile", ["<a " * 200_000, "<" * 500_000, "<style" * 90_000, "http://" * 80_000, "1 " * 300_000]
 )
 def test_hostile_bodies_take_linear_time(hostile: str) -> None:
-    """A quadratic search would take minutes, and the run would be stopped."""
+    """A quadratic search would take minutes, and the test run would time out."""
     find_message_code(None, None, hostile)
     assert len(find_links(hostile, None)) <= LINKS_MAX
     assert len(find_links(None, hostile)) <= LINKS_MAX

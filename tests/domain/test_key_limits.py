@@ -1,4 +1,4 @@
-"""Limits of restricted keys: rolling windows that are never exceeded, shared counts, and spend given back."""
+"""Limits of restricted keys: rolling windows that are never exceeded, shared counts, and returned spend."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Restrictions of API keys: what can be given, what they permit, and that unreadable ones permit nothing."""
+"""Restrictions of API keys: valid values, what they permit, and that unreadable ones permit nothing."""
 
 from typing import Any
 

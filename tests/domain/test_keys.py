@@ -58,7 +58,7 @@ MALFORMED = [
     TOKEN.replace("hk_", "sk_", 1),
     TOKEN.upper(),
     TOKEN[:-1] + ("0" if TOKEN[-1] != "0" else "1"),  # checksum
-    TOKEN[:20] + ("0" if TOKEN[20] != "0" else "1") + TOKEN[21:],  # a slip in the secret
+    TOKEN[:20] + ("0" if TOKEN[20] != "0" else "1") + TOKEN[21:],  # a typing error in the secret
     with_checksum(TOKEN[:12] + "é" + TOKEN[13:-6]),
     with_checksum(TOKEN[:13] + "-" + TOKEN[14:-6]),
 ]

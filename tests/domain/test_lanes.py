@@ -1,4 +1,4 @@
-"""Whose turn it is among what is due: the most urgent's, and one in 20 each waiting priority's."""
+"""Priority order of due messages: the most urgent first, but one in 20 for each waiting priority."""
 
 from collections import Counter
 
@@ -53,7 +53,7 @@ def test_every_queue_is_of_one_lane_and_priority() -> None:
     assert [queue_name(lane, priority) for lane, priority in LANE_AND_PRIORITY_BY_QUEUE.values()] == list(
         LANE_AND_PRIORITY_BY_QUEUE
     )
-    assert LANE_AND_PRIORITY_BY_QUEUE["email"] == ("email", "normal")  # rows from before there were priorities
+    assert LANE_AND_PRIORITY_BY_QUEUE["email"] == ("email", "normal")  # rows older than priorities
 
 
 @pytest.mark.parametrize(

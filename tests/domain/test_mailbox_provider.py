@@ -1,4 +1,4 @@
-"""Whose mail servers these are, and why they refused: few words, whatever they are called."""
+"""Mailbox providers by the names of their mail servers, and categories of refusals: few distinct labels."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The states of a message: every pair of the table, and what a message shows of its recipients."""
+"""States of messages: every pair of the transition table, and the status derived from recipients."""
 
 from itertools import product
 from typing import get_args
@@ -19,7 +19,7 @@ from heliograph.domain.setup.records import Channel
 
 CHANNELS = get_args(Channel)
 
-# Every pair that is not here is ignored.
+# A report for any other pair is ignored.
 EVERYWHERE = {
     ("queued", "sending"): ("sending",),
     ("queued", "sent"): ("sending", "sent"),

@@ -1,4 +1,4 @@
-"""WhatsApp templates at Meta: what news change, whose they are, and which sends they refuse (contract 17)."""
+"""WhatsApp templates at Meta: what an update changes, in which templates, and which sends it refuses (contract 17)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""One reader of MIME for all: what it makes of foreign mail that breaks the rules, and what its limits leave out."""
+"""The MIME parser: its result for malformed mail, and what its limits exclude."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is told to whom, how often, and in which words: names of others are harmless in mail and chat."""
+"""Notices: recipients, rate limits and texts; names of other people are harmless in mail and chat."""
 
 import json
 from typing import Any
@@ -130,7 +130,7 @@ def test_chat_notice_fits_the_limit_and_mentions_nobody() -> None:
         ("template.upstream_pending", SERVICE, "team_a", None),
         ("template.upstream_quality", SERVICE, "team_a", None),
         ("webhook.disable", SERVICE, "team_a", "webhook"),
-        ("webhook.disable", ADA, "team_a", None),  # who did it knows
+        ("webhook.disable", ADA, "team_a", None),  # the person who made the change gets no notice
         ("reputation.warn", SERVICE, "team_a", "bounces"),
         ("reputation.pause", SERVICE, "team_a", "bounces"),
         ("reputation.clear", SERVICE, "team_a", None),

@@ -1,4 +1,4 @@
-"""Who may have which role, what an invitation is, and what ends with a change."""
+"""Roles: permitted changes, invitations, and what a change invalidates."""
 
 from collections.abc import Mapping
 
@@ -30,7 +30,7 @@ Roles = Mapping[str, str]
 def current_roles(
     roles: Roles | None = None, invited: Roles | None = None, others: str = "", **overrides: object
 ) -> CurrentRoles:
-    """Somebody, in a team or an instance where others have one more role."""
+    """Return the roles of a person in a team or instance in which other people have another role too."""
     fields = {"password": None, "totp": None, "operator": 0, "proven": 0, "observer": 0} | overrides
     person = Person("usr_1", "ada@example.com", "Ada", **fields)  # type: ignore[arg-type]
     others_roles = dict.fromkeys(("", "t"), frozenset({others}))
@@ -55,7 +55,7 @@ def summary(change: RoleChange | None) -> tuple[object, ...] | None:
         ({"t": "viewer"}, {}, "t", "viewer", None),
         ({"t": "viewer"}, {}, "t", None, ({"t": None}, {}, True, set())),
         ({}, {}, "", OPERATOR, ({}, {"": OPERATOR}, False, set())),
-        ({"": READ_ONLY}, {}, "", OPERATOR, ({}, {"": OPERATOR}, False, set())),  # more is asked, less is not
+        ({"": READ_ONLY}, {}, "", OPERATOR, ({}, {"": OPERATOR}, False, set())),  # an invitation to more
         ({"": READ_ONLY}, {}, "", READ_ONLY, None),
         ({"": OPERATOR}, {}, "", OPERATOR, None),
         ({"": OPERATOR}, {}, "", READ_ONLY, ({"": READ_ONLY}, {}, True, set())),
@@ -99,7 +99,7 @@ def test_last_owner_or_operator_cannot_be_removed(team: str, keeps: str) -> None
 @pytest.mark.parametrize(
     ("one", "roles", "linked"),
     [
-        (current_roles(), {}, True),  # to choose a password by
+        (current_roles(), {}, True),  # link for choosing a password
         (current_roles(password="x"), {}, False),
         (current_roles(password="x"), {"t": "viewer"}, True),
         (current_roles({"t": "owner"}, others="owner", password="x"), {"t": "viewer"}, False),
@@ -130,7 +130,7 @@ def test_invitations_are_answered_while_they_are_there() -> None:
         (current_roles(), False, False, False),  # a first password is chosen
         (current_roles(password="x"), True, False, False),  # signs in
         (current_roles(password="x"), True, True, True),
-        (current_roles(password="x"), False, True, False),  # somebody else may have set it
+        (current_roles(password="x"), False, True, False),  # someone else may have set the password
         (current_roles(password="x", proven=1), False, True, True),
     ],
 )
@@ -149,7 +149,7 @@ BY_OWNER = Link("usr_1", "reset", "t", "usr_2")
     [
         (Link("", "first"), NOBODY, NOBODY, True),
         (Link("usr_1", "reset"), NOBODY, NOBODY, False),
-        (Link("usr_1", "reset"), current_roles({"t": "owner", "": OPERATOR}), NOBODY, True),  # by the command line
+        (Link("usr_1", "reset"), current_roles({"t": "owner", "": OPERATOR}), NOBODY, True),  # from the command line
         (BY_OWNER, current_roles({"t": "viewer"}), current_roles({"t": "owner"}), True),
         (BY_OWNER, current_roles({"t": "viewer"}), current_roles({"t": "developer"}), False),
         (BY_OWNER, current_roles({"t": "viewer", "u": "viewer"}), current_roles({"t": "owner"}), False),

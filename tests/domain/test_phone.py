@@ -109,9 +109,9 @@ def test_phone_country_is_known(phone: str, country: str | None) -> None:
 
 
 def _examples() -> list[tuple[str, set[str]]]:
-    """An example number of every region, and one of every North American area code, with who may have it.
+    """Yield an example number of every region and every North American area code, with its possible countries.
 
-    Where plans overlap (+44 7924), phonenumbers' look-up and its examples disagree: either is right.
+    Where plans overlap (+44 7924), the lookup of phonenumbers and its examples disagree: either country is right.
     """
     kinds = (phonenumbers.PhoneNumberType.FIXED_LINE, phonenumbers.PhoneNumberType.MOBILE)
     numbers = [

@@ -1,4 +1,4 @@
-"""Short forms of placeholders: what they stand for, advice for invalid ones, and that both forms render alike."""
+"""Short forms of placeholders: their meaning, advice for invalid ones, and that both forms render equally."""
 
 from typing import Any
 

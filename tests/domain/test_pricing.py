@@ -1,4 +1,4 @@
-"""Amounts, prices, the quota and the accounts."""
+"""Amounts, prices, the quota and the ledger accounts."""
 
 from collections.abc import Callable
 
@@ -107,11 +107,11 @@ def test_month_of_timestamp_is_utc(ms: int, month: str) -> None:
     ("used", "before", "month", "free", "after"),
     [
         (0, "2026-11", "2026-11", True, 3),
-        (9, "2026-11", "2026-11", True, 12),  # begins within the quota: counts whole and is free
+        (9, "2026-11", "2026-11", True, 12),  # begins within the quota: all recipients count, the send is free
         (10, "2026-11", "2026-11", False, 13),
         (13, "2026-11", "2026-11", False, 16),
         (99, "2026-10", "2026-11", True, 3),  # a new month
-        (10, "2026-11", "2026-10", False, 13),  # a straggler does not bring the old month back
+        (10, "2026-11", "2026-10", False, 13),  # a late request does not reset the month
     ],
 )
 def test_free_quota_is_used_and_reset_monthly(used: int, before: str, month: str, free: bool, after: int) -> None:

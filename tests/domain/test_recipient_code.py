@@ -1,4 +1,4 @@
-"""The code of a sandbox recipient: for one team, one address and a while."""
+"""The code of a sandbox recipient: valid for one team, one address and a limited time."""
 
 import pytest
 

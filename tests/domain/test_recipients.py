@@ -227,7 +227,7 @@ def test_recipients_suppressed_in_bcc_are_dropped() -> None:
     ],
 )
 def test_recipients_all_dropped_are_refused(recipients: Recipients, left: tuple[list[str], ...] | None) -> None:
-    """A record names somebody in `to`, whoever that is."""
+    """A record must have a recipient in `to`."""
     if left is None:
         with pytest.raises(RecipientSuppressed, match=r"bad@example\.com, old@example\.org$"):
             remove_suppressed(recipients, GONE, drop=True)

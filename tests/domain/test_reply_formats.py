@@ -1,7 +1,7 @@
-"""What people wrote above, below and between the lines that they quote, in the format of many mail programs.
+"""The author's text above, below and between quoted lines, in the formats of many mail programs.
 
-The formats are split in two by a hash of their name. One half was used to write the expressions; the figure of the
-other was measured afterwards.
+The formats are divided by a hash of their names. One half was used to write the regular expressions; the result for the
+other half was measured afterwards.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ ABOVE, BELOW = "Спасибо, заказ 4711 подходит!\nThe blue one,
 OLD = ["Your parcel left today.", "", "The shop"]
 MARKED = [f"> {line}".rstrip() for line in OLD]
 
-Case = tuple[str, str, str]  # the mail's text, or HTML, and what its author wrote
+Case = tuple[str, str, str]  # text or HTML of the mail, and the author's text
 
 
 def formats(half: str) -> list[tuple[str, list[str]]]:
@@ -62,7 +62,7 @@ def nonblank_lines(text: str) -> list[str]:
 
 @pytest.mark.parametrize(("half", "share"), [("tuning", 1.0), ("held_out", 0.95)])
 def test_reply_in_known_format_has_no_quote(half: str, share: float) -> None:
-    """First measured on the held-out half: 201 of 345 before the expressions were written, 345 of 345 after."""
+    """Measured on the held-out half: 201 of 345 before the expressions were written, 345 of 345 after."""
     existing = [(name, how, mail, text) for name, head in formats(half) for how, mail, text in cases(name, head)]
     error = [
         (name, how) for name, how, mail, text in existing if nonblank_lines(reply_text_of(mail)) != nonblank_lines(text)

@@ -1,4 +1,4 @@
-"""What people wrote, without what they quote: one file for each mailer and language, open to a reader."""
+"""The author's text without quotations: one readable file for each mail program and language."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The reputation guard: what counts, the exact limits, and who is warned, paused or well again."""
+"""The reputation guard: what is counted, the exact limits, and when a team is warned, paused or normal again."""
 
 from typing import Literal
 
@@ -71,7 +71,7 @@ def test_reputation_is_judged_by_the_documented_limits(
         ("sending", "delivered", (1, 0, 0)),
         ("sending", "failed", (0, 0, 0)),
         ("sending", "sending", (0, 0, 0)),
-        ("sending", "bounced", (1, 1, 0)),  # refused at the door
+        ("sending", "bounced", (1, 1, 0)),  # rejected immediately
         ("queued", "bounced", (1, 1, 0)),
         ("sent", "bounced", (0, 1, 0)),
         ("sent", "delivered", (0, 0, 0)),
@@ -103,7 +103,7 @@ GOOD, MIDDLING, BAD = Counts(1000, 0, 0), Counts(1000, 50, 0), Counts(1000, 100,
         (in_state("warn"), BAD, "paused"),
         (in_state("ok"), GOOD, None),
         (in_state("ok"), BAD, "paused"),
-        (in_state("paused"), GOOD, None),  # an operator resumes, nobody else
+        (in_state("paused"), GOOD, None),  # only an operator ends a pause
         (in_state("paused"), MIDDLING, None),
         (in_state("paused"), BAD, None),
     ],
@@ -134,7 +134,7 @@ def test_only_a_paused_reputation_refuses_direct_sends() -> None:
 @pytest.mark.parametrize(
     ("of", "count", "sends", "state"),
     [
-        ("bounces", 100, 199, None),  # too few to say
+        ("bounces", 100, 199, None),  # too few sends to evaluate
         ("bounces", 49, 1000, "ok"),
         ("bounces", 50, 1000, "warn"),
         ("bounces", 100, 1000, "paused"),

@@ -1,4 +1,4 @@
-"""The id that the request log keeps of a request."""
+"""The object id that the request log stores for a request."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""When a deferred message is tried again."""
+"""When a deferred message is attempted again."""
 
 from itertools import pairwise
 
@@ -21,7 +21,7 @@ def test_retry_steps_follow_the_schedule_of_the_channel(channel: Channel, steps:
 
 
 def attempt_offsets(channel: Channel, jitter: float) -> list[int]:
-    """All attempts of a message that is always deferred at once, as ms after the first."""
+    """Return the times of all attempts of a message that is always deferred at once, as ms after the first."""
     times = [FIRST]
     while (at := next_attempt(channel, len(times), FIRST, times[-1], jitter)) is not None:
         times.append(at)

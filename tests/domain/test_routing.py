@@ -1,4 +1,4 @@
-"""Which carrier takes a message, and under which sender id."""
+"""The carrier and the sender id of a message."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ def test_candidate_carriers_are_empty_when_none_serves_the_country(carrier: Carr
         ({"a": 2}, set(), "b"),
         ({"a": 2, "b": 1}, set(), "b"),
         ({"a": 2, "b": 2}, set(), "c"),
-        ({"a": 2, "b": 2, "c": 2}, set(), "a"),  # all have deferred twice: round again
+        ({"a": 2, "b": 2, "c": 2}, set(), "a"),  # all have deferred twice, so the first is used again
         ({"a": 4, "b": 2, "c": 2}, set(), "b"),
         ({}, {"a"}, "b"),
         ({"b": 2}, {"a"}, "c"),

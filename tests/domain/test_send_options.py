@@ -1,4 +1,4 @@
-"""What a caller may add to a message: each limit from both sides."""
+"""Optional fields of a send: each limit, at the limit and just above."""
 
 from typing import Any
 

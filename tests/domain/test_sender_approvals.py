@@ -1,4 +1,4 @@
-"""What waits for an operator, and what the operator's word changes."""
+"""Requests that wait for an operator's approval, and the effect of the decision."""
 
 import pytest
 

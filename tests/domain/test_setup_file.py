@@ -408,7 +408,7 @@ def test_of_a_carrier_that_is_set_up_a_part_may_be_written(kind: tuple[str, str]
     [
         ('id = "c"\ncolour = "red"', "colour: is an unknown field"),
         ('id = "c"\nport = "25"', "port: expected a whole number"),
-        ('id = "c"\nkind = "smtp"\nchannel = "email"', "host: is missing"),  # another kind: nothing of it is there
+        ('id = "c"\nkind = "smtp"\nchannel = "email"', "host: is missing"),  # for another kind, all fields are missing
         ('id = "d"\nenabled = false', "channel: is missing"),
         ('id = ["c"]', "channel: is missing"),
     ],

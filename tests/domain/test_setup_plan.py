@@ -318,7 +318,7 @@ def test_every_place_of_an_http_carrier_that_may_hold_a_key_is_sealed() -> None:
 
 
 def hook_of(setup: Setup) -> tuple[Webhook, str, str | None]:
-    """The only webhook with its secrets."""
+    """Return the only webhook, with its secrets."""
     (hook,) = setup.teams["team_a"].webhooks
     old = VAULT.decrypt(hook.old_secret, f"webhook/{hook.id}/old").decode() if hook.old_secret else None
     return hook, VAULT.decrypt(hook.secret, f"webhook/{hook.id}").decode(), old
@@ -390,7 +390,7 @@ def test_dkim_method_of_a_new_domain_depends_on_the_zone() -> None:
     for text, method in ((A + shop, "txt"), (ZONED + shop, "cname"), (ZONED + shop + 'dkim = "txt"\n', "txt")):
         _, setup = apply(text)
         assert setup.teams["team_a"].domains["a.test"].dkim == method
-    assert apply(ZONED + shop, setup)[0].changed == []  # what is not written stays
+    assert apply(ZONED + shop, setup)[0].changed == []  # records that the file does not name stay unchanged
 
 
 def test_own_dkim_key_is_added_once() -> None:

@@ -1,4 +1,4 @@
-"""Mails as real programs write them, and as nobody should, taken apart."""
+"""Converts mails to requests: mails of real programs, and malformed mails."""
 
 import base64
 import quopri
@@ -22,7 +22,7 @@ def addresses(*texts: str) -> list[Address]:
 
 
 def parse(raw: str | bytes, *to: str) -> SubmittedMail:
-    """With lines that end in LF alone, as some programs send them; CR LF is the same."""
+    """Parse a mail after converting CRLF to LF, as some programs send it; the result must be the same."""
     content = raw.encode() if isinstance(raw, str) else raw
     submitted = parse_submitted(content, addresses(*(to or (TO,))))
     if b"\r" not in content:
@@ -31,7 +31,7 @@ def parse(raw: str | bytes, *to: str) -> SubmittedMail:
 
 
 def text_of(headers: str, body: bytes) -> str:
-    """Of a mail with one part."""
+    """Return the text of a mail with one part."""
     result = parse(f"From: a@acme.test\nSubject: x\n{headers}".strip().encode() + b"\n\n" + body).request
     text: str = result.get("text") or result["html"]
     return text

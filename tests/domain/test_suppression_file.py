@@ -1,4 +1,4 @@
-"""A CSV file of addresses to suppress, line by line."""
+"""A CSV file of addresses to suppress, parsed line by line."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Templates: variables, rendering by place, and what `apply` refuses."""
+"""Templates: variables, rendering by context, and what `apply` refuses."""
 
 import re
 import tracemalloc
@@ -387,7 +387,7 @@ def test_an_address_with_an_unsafe_beginning(start: str) -> None:
 
 
 class Outline(HTMLParser):
-    """The tags and attribute names of a page, and the schemes of its addresses."""
+    """The tags and attribute names of a page, and the schemes of its URLs."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -593,7 +593,7 @@ def test_nothing_is_joined_before_its_length_is_known(part: dict[str, str]) -> N
         render(email(**part), Values({"v": value}), {})
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 10 * len(value)  # not 2,000 times
+    assert peak < 10 * len(value)  # the value is not held 2,000 times
 
 
 def test_variables_are_limited_as_compact_json() -> None:

@@ -1,4 +1,4 @@
-"""Lists, conditions and formats in templates: what they become, what is refused, and a slow reference that agrees."""
+"""Lists, conditions and formats in templates: rendering, refusals, and agreement with a slow reference renderer."""
 
 import html as markup
 import re
@@ -187,7 +187,7 @@ LINE = {"title": "a", "price": 1}
         {"items": [LINE | {"title": {"en": "b"}}]},
         {"items": [LINE | {"title": {}}]},
         {"items": [LINE | {"title": ["b"]}]},
-        {"items": [LINE, {"title": {"en": "b"}}]},  # the type comes before the missing price
+        {"items": [LINE, {"title": {"en": "b"}}]},  # the wrong type is reported before the missing price
         {"items": [], "x": {"en": "b"}},
     ],
 )
@@ -217,7 +217,7 @@ AT = "2026-11-17T23:30:00Z"
         ("en", "{{customer.x|percent}}", 0.25, "25%"),
         ("de", "{{ customer.x | percent }}", "0.25", "25\u00a0%"),
         ("en", "{{customer.x|date}}", AT, "Nov 18, 2026"),  # in Vienna
-        ("de", "{{customer.x|date:long}}", "2026-11-17", "17. November 2026"),  # not shifted
+        ("de", "{{customer.x|date:long}}", "2026-11-17", "17. November 2026"),  # no conversion
         ("de", "{{customer.x|time:short}}", AT, "00:30"),
         ("de-AT", "{{customer.x|datetime:short}}", AT, "18.11.26, 00:30"),
         ("xx-YY", "{{customer.x|number}}", 1000, "1,000"),  # unknown to CLDR
@@ -398,7 +398,10 @@ def test_template_language_with_missing_parts_is_reported(parts: dict[str, str],
 
 
 def reference(source: str, variables: dict[str, Any], item: dict[str, Any] | None = None) -> str:
-    """By searching the source again for every block; values are put in last, through marks that nobody can write."""
+    """Render by searching the source again for every block.
+
+    Values are inserted last, at marks that no caller can write.
+    """
     marks: dict[str, str] = {}
 
     def mark(text: str) -> str:
@@ -476,7 +479,7 @@ GIVEN = st.fixed_dictionaries(
 @given(SOURCES, GIVEN)
 def test_the_renderer_agrees_with_a_slow_and_obvious_one(source: str, given: dict[str, Any]) -> None:
     template = email(html=source)
-    if check_template(template):  # a tag that a word opened
+    if check_template(template):  # a value completed a tag
         return
     lines = [{field: _spelled(text) for field, text in line.items()} for line in given.get("items", [])]
     spelled = {name: _spelled(value) for name, value in given.items()} | {"items": lines}
@@ -484,7 +487,7 @@ def test_the_renderer_agrees_with_a_slow_and_obvious_one(source: str, given: dic
 
 
 class _False(str):
-    """Shown as false, and false."""
+    """The text of the boolean false, which also equals False."""
 
     def __eq__(self, other: object) -> bool:
         return other is False or str.__eq__(self, str(other))

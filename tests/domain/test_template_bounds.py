@@ -1,4 +1,4 @@
-"""The bounds of templates: no values that are allowed become more, and some become nearly as much."""
+"""Upper bounds of templates: no allowed values exceed them, and some values come close."""
 
 from random import Random
 from typing import Any
@@ -39,12 +39,12 @@ def bounds(item: Template, layout: Layout | None = None, segmenting: Segmenting 
     ("fields", "most"),
     [
         ({"text": "abc"}, 3),
-        ({"text": "a{{customer.x}}"}, 41),  # four octets a character
+        ({"text": "a{{customer.x}}"}, 41),  # four octets per character
         ({"html": "a{{customer.x}}"}, 61),  # &quot;
-        ({"html": "{{customer.x}}", "text": "{{customer.x}}"}, 80),  # no character is both
+        ({"html": "{{customer.x}}", "text": "{{customer.x}}"}, 80),  # the maxima are different characters
         ({"html": '<a href="https://a.test/{{customer.x}}">'}, 26 + 120),
         ({"html": '<a href="https://{{customer.x}}.test">'}, 24 + 10),
-        ({"html": '<a href="{{customer.x}}">'}, 11 + 4 + 6 * 12),  # it begins with tel:
+        ({"html": '<a href="{{customer.x}}">'}, 11 + 4 + 6 * 12),  # the scheme tel: is the longest
         (
             {"html": '<a href="https://{{customer.x}}.test"><a href="{{customer.x}}">'},
             24 + 3 + 11 + 4 + 6 * 12,  # of tel: the host has three letters
@@ -59,7 +59,7 @@ def bounds(item: Template, layout: Layout | None = None, segmenting: Segmenting 
             {"html": '<a href="mailto:a@a.test{{customer.x|datetime}}">', "shapes": {"x": VariableType(max_length=20)}},
             26,
         ),
-        ({"html": '<a href="{{customer.x|date}}">'}, 11 + 1),  # it becomes #
+        ({"html": '<a href="{{customer.x|date}}">'}, 11 + 1),  # the URL is rendered as #
         ({"text": "{{#if customer.x}}yes{{else}}certainly not, no{{/if}}{{customer.x}}"}, 43),
         ({"text": "{{#if customer.x}}ab{{else}}c{{/if}}{{#if customer.x}}d{{else}}ef{{/if}}"}, 3),
         ({"text": "{{customer.x|number}}"}, 20),  # -900,000,000,000,000 of -9e14
@@ -72,9 +72,9 @@ def bounds(item: Template, layout: Layout | None = None, segmenting: Segmenting 
             {"html": '<a href="https://a.test/{{customer.x|datetime}}">', "shapes": {"x": VariableType(max_length=20)}},
             26 + 39,
         ),
-        ({"html": '{{#if customer.x}}{{else}}<a href="{{customer.x}}">{{/if}}'}, 12),  # not as long as it may be
-        ({"text": "{{brand.name}}{{brand.domain}}"}, len("Acme & Söhne") + 1 + len("acme.test")),  # of one brand
-        ({"text": "{{customer.x|time}}"}, 0),  # ten characters are no time
+        ({"html": '{{#if customer.x}}{{else}}<a href="{{customer.x}}">{{/if}}'}, 12),  # below its maximum
+        ({"text": "{{brand.name}}{{brand.domain}}"}, len("Acme & Söhne") + 1 + len("acme.test")),  # the same brand
+        ({"text": "{{customer.x|time}}"}, 0),  # a time needs more than ten characters
         ({"text": "{{brand.name}}"}, len("Acme & Söhne") + 1),
         ({"text": "a", "locales": {"de": LocaleParts(subject="s", text="{{customer.x}}a")}}, 41),
     ],

@@ -1,4 +1,4 @@
-"""Saving templates: what is in use at once, what waits for an operator, whose price it takes."""
+"""Saving templates: what is published at once, what waits for an operator, and which price applies."""
 
 import random
 from collections.abc import Callable
@@ -91,12 +91,12 @@ def test_a_refused_draft_waits_for_its_team_until_it_is_saved_again() -> None:
     [
         ([SMS], NEW, "approved", 45),
         ([SMS, replace(SMS, id="tpl_c", price=90)], replace(NEW, price=1), "approved", 90),
-        ([], NEW, "draft", 0),  # nobody has said what it costs
+        ([], NEW, "draft", 0),  # it has no price yet
         ([replace(SMS, status="draft")], NEW, "draft", 0),
         ([SMS], replace(NEW, channel="whatsapp", category="UTILITY"), "draft", 0),
         ([], replace(NEW, channel="email", subject="s", text="t", body=None, price=1), "approved", 0),
         ([replace(NEW, status="draft")], replace(NEW, status="draft", body="again"), "draft", 0),
-        ([replace(SMS, price=0)], NEW, "draft", 0),  # that one is free, not this one
+        ([replace(SMS, price=0)], NEW, "draft", 0),  # the other template is free, not this one
     ],
 )
 def test_a_team_does_not_set_its_prices(others: list[Template], new: Template, status: str, price: int) -> None:
@@ -161,10 +161,10 @@ LIST: Any = {"sms": {"USD": {"*": 50, "GB": 35}, "EUR": {"*": 1}}}
         ([], LIST, (50, {"GB": 35})),
         ([], {}, (0, {})),
         ([], {"whatsapp": LIST["sms"]}, (0, {})),
-        ([SMS], LIST, (45, {"GB": 35})),  # of its kind
+        ([SMS], LIST, (45, {"GB": 35})),  # price of the same kind
         ([replace(SMS, price=0)], LIST, (50, {"GB": 35})),
         ([replace(NEW, status="draft", price=7)], LIST, (7, {})),
-        ([replace(NEW, price=0)], LIST, (0, {})),  # its own, in use
+        ([replace(NEW, price=0)], LIST, (0, {})),  # its own current price
     ],
 )
 def test_the_prices_that_an_approval_begins_with(others: list[Template], prices: Any, expected: Any) -> None:

@@ -1,7 +1,8 @@
-"""The mails of examples/templates: each is taken as it is, in five languages, and reads as it should.
+"""The mails of examples/templates: each is valid unchanged, in five languages, and renders as expected.
 
-What the linter names is the layout's: dark mode and a width that adapts, which some clients do in their own way.
-`mails` beside this file has each as it is sent: `python -m tests.domain.test_template_examples` writes them anew.
+The linter's warnings concern only the layout: dark mode and an adaptive width, which some clients implement
+differently. The folder `mails` has each rendered mail; `python -m tests.domain.test_template_examples` writes these
+files again.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Handlebars and Mustachio, carried over into our words."""
+"""Handlebars and Mustachio, converted to our syntax."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The linter of templates: each warning with its part, language and line, and none about what is well."""
+"""The template linter: each warning with its part, language and line, and no warning for correct templates."""
 
 from typing import Any
 

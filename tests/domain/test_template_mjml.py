@@ -1,4 +1,4 @@
-"""MJML as the source of an HTML part: where placeholders and blocks may stand, and what is said of what cannot be."""
+"""MJML as the source of an HTML part: where placeholders and blocks are allowed, and the errors for invalid MJML."""
 
 import re
 import subprocess
@@ -116,7 +116,7 @@ def test_compiled_mjml_is_not_cached() -> None:
 
 @needs_mjml
 def test_the_deepest_that_is_tried_does_not_end_the_process() -> None:
-    """Each in a thread of its own, whose stack is no larger than those of the service."""
+    """Each compiles in a thread whose stack is no larger than those of the service."""
     program = f"""
 import threading
 from heliograph.templates.policy.mjml import compile_mjml

@@ -1,4 +1,4 @@
-"""Long texts in parts: whatever order they come in and however often, each is joined once and in order."""
+"""Multipart texts: in any order and with duplicates, each text is joined once and in order."""
 
 import random
 
@@ -17,7 +17,7 @@ def new_text(total: int) -> SplitText:
 
 
 def parts_of(text: str, sizes: int, coding: int | None = None) -> list[TextPart]:
-    """Cut the octets without regard to characters."""
+    """Split the bytes without regard to character boundaries."""
     if coding is None:
         coding, octets = encode_text(text)
     else:

@@ -1,4 +1,4 @@
-"""A caller's traceparent: read by the standard, and anything else is none."""
+"""A caller's traceparent: parsed by the standard; an invalid one is ignored."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What of a message is searched, the marks that it has, and lists of places."""
+"""Trigram search: the searched texts of a message, its index terms, and packed posting lists."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Which decisions an operator can take back, and that what was decided about waits again."""
+"""Which operator decisions can be undone, and that the decided item is then pending again."""
 
 import pytest
 
@@ -27,7 +27,7 @@ RECORDS: dict[RecordId, SetupRecord] = {
     ("team", TEAM): TeamRecord(ref=1, id=TEAM, name="Acme", wanted="Acme Inc", wanted_refused="no", asked_by="usr_1"),
     ("domain", "dom_1"): Domain(id="dom_1", team=TEAM, name="acme.test", brand="Acme", verified=True, approved=True),
     ("display_name", "dn_1"): DisplayName(id="dn_1", team=TEAM, domain="dom_1", name="No", refused_reason="no"),
-    # The same name from another domain, and one that a setup file gives twice.
+    # The same name at another domain, and one that a setup file defines twice.
     ("domain", "dom_2"): Domain(id="dom_2", team=TEAM, name="acme.example", brand="Acme", verified=True, approved=True),
     ("display_name", "dn_2"): DisplayName(id="dn_2", team=TEAM, domain="dom_2", name="No", refused_reason="no"),
     ("display_name", "dn_3"): DisplayName(id="dn_3", team=TEAM, domain="dom_1", name="Twice", approved=True),
@@ -73,12 +73,12 @@ def test_undone_decision_is_pending_again(
 @pytest.mark.parametrize(
     ("kind", "said", "approved"),
     [
-        ("domain", "Send as Acme from acme.test", False),  # the other word
-        ("domain", "Send as Acme from acme.test, instead of Acne", True),  # what was before is not kept
-        ("template", "tpl_sms", True),  # it may have been sent
-        ("display_name", "No", False),  # as the log of a version before has it: of which domain?
+        ("domain", "Send as Acme from acme.test", False),  # the opposite decision
+        ("domain", "Send as Acme from acme.test, instead of Acne", True),  # the previous value is not stored
+        ("template", "tpl_sms", True),  # its version may have been sent
+        ("display_name", "No", False),  # from an older version's log, which does not name the domain
         ("sender_id", "GB", True),
-        ("display_name", "Send as Twice from acme.test", True),  # of which of the two?
+        ("display_name", "Send as Twice from acme.test", True),  # matches two records
         ("display_name", "Send as Nobody from acme.test", False),
         ("nothing", "", False),
     ],

@@ -1,4 +1,4 @@
-"""The life of a code, its form and digest, and the limits on starting one."""
+"""One-time codes: life cycle, format and digest, and the limits of starts."""
 
 import hashlib
 import hmac

@@ -1,4 +1,4 @@
-"""The texts of verifications: languages, the platform's own, the line for browsers, one SMS each."""
+"""Verification texts: languages, the platform's own texts, the WebOTP line, and one SMS each."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a team may say about a webhook, and how its secrets take turns."""
+"""Fields of a webhook, and the rotation of its secrets."""
 
 import pytest
 from msgspec.structs import replace
@@ -34,7 +34,7 @@ HOOK = Webhook(
         ("whsec_YQ==", 1),
         ("whsec_", 0),
         ("whsec_YQ", None),  # no padding
-        ("whsec_YR==", None),  # bits that mean nothing
+        ("whsec_YR==", None),  # unused bits are not zero
         ("whsec_YQ==\n", None),
         ("whsec_Y Q==", None),
         ("whsec_-_-_", None),

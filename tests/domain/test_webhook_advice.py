@@ -1,4 +1,4 @@
-"""Every way in which an endpoint fails has a sentence of its own, and something to do."""
+"""Every failure of an endpoint has its own explanation and advice."""
 
 import pytest
 

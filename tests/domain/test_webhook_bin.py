@@ -1,4 +1,4 @@
-"""The address of a webhook bin and no other, and what a bin says about what arrives."""
+"""The exact URL of a webhook bin, and the report on a received request."""
 
 from typing import Any
 

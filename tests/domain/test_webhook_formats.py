@@ -1,4 +1,4 @@
-"""Events in other services' shapes: which are told, and how the untouched libraries of those services read them."""
+"""Events in other services' formats: which are sent, and how the unmodified libraries of those services parse them."""
 
 import hashlib
 import hmac
@@ -65,7 +65,7 @@ def request_for(
 
 
 def is_service_signed(secret: str, signature: str, body: bytes) -> bool:
-    """Verify as docs/webhooks.md says."""
+    """Verify the signature as docs/webhooks.md describes."""
     (_, t), *signatures = [part.split("=") for part in signature.split(",")]
     return ["v1", hmac.digest(secret.encode(), t.encode() + b"." + body, "sha256").hex()] in signatures
 
@@ -74,7 +74,7 @@ def is_service_signed(secret: str, signature: str, body: bytes) -> bool:
     ("format_", "asked", "reason", "is_told"),
     [
         ("heliograph", (), "canceled", True),
-        ("twilio", (), "canceled", False),  # which is of email
+        ("twilio", (), "canceled", False),  # Twilio's format has no email events
         ("postmark", (), "canceled", False),
         ("postal", (), "canceled", False),
         ("postal", (), "expired", True),
@@ -197,7 +197,7 @@ def test_resend_format_of_a_bounce_has_the_expected_body() -> None:
             {"id": "a@b.test", "email": "a@b.test", "origin": "bounce", "source_id": "eml_1", "created_at": "2026"},
         ),
         ("webhook.test", '{"id":"whk_1"}', "webhook.test", {"id": "whk_1"}),
-        ("sms.sent", '{"id":"sms_1"}', "sms.sent", {"id": "sms_1"}),  # waited while the format changed
+        ("sms.sent", '{"id":"sms_1"}', "sms.sent", {"id": "sms_1"}),  # queued before the format was changed
     ],
 )
 def test_resend_format_maps_each_event_type(type_: str, detail: str | None, name: str, part: dict[str, Any]) -> None:
@@ -219,7 +219,7 @@ def test_resend_library_verifies_our_signature(secret: str) -> None:
     options = {"payload": body.decode(), "headers": values, "webhook_secret": secret}
     verified = resend.Webhooks.verify(options)  # type: ignore[arg-type]
     assert verified["type"] == "email.delivered"
-    svix.Webhook(secret).verify(body, headers)  # raises where it does not agree
+    svix.Webhook(secret).verify(body, headers)  # raises an error if the signature is invalid
     assert standardwebhooks.Webhook(secret).verify(body, headers)["data"]["email_id"] == "eml_1"
     with pytest.raises(ValueError, match="no matching signature"):
         resend.Webhooks.verify({**options, "payload": body.decode() + " "})  # type: ignore[typeddict-item]
@@ -320,11 +320,11 @@ def test_postal_format_covers_email_only_and_hides_bcc() -> None:
 @pytest.mark.parametrize(
     ("type_", "detail", "from_"),
     [
-        ("sms.delivered", None, "Acme"),  # before a carrier took it, and from simulators
+        ("sms.delivered", None, "Acme"),  # before a carrier accepted the message, and from simulators
         ("sms.delivered", '{"sender":"+12025550123"}', "+12025550123"),
-        ("sms.delivered", '{"sender":"12025550123"}', "+12025550123"),  # as SMPP has it
+        ("sms.delivered", '{"sender":"12025550123"}', "+12025550123"),  # sender as in SMPP
         ("sms.failed", '{"sender":"70707","reason":"expired"}', "70707"),
-        ("sms.sent", '{"sender":"MG0123456789"}', "Acme"),  # a service of Twilio's: the sender is not known
+        ("sms.sent", '{"sender":"MG0123456789"}', "Acme"),  # a messaging service of Twilio: the sender is unknown
         ("whatsapp.delivered", '{"sender":"1234567890"}', "whatsapp:Acme"),  # Meta's id of the number, not the number
     ],
 )
@@ -475,7 +475,7 @@ def test_postmark_format_of_inbound_mail_has_the_expected_body() -> None:
 
 
 def test_anymail_parses_inbound_mail() -> None:
-    """Its Postmark view; Resend's asks for the mail again (tests/journeys/test_received.py)."""
+    """anymail's view for Postmark; its view for Resend fetches the mail (tests/journeys/test_received.py)."""
     with anymail(WEBHOOK_SECRET=f"heliograph:{SECRET}"):
         (received,) = track("postmark", *request_for(RECEIVED_EVENT, format_name="postmark"), about="inbound")
     message = received.message
@@ -490,7 +490,7 @@ def test_anymail_parses_inbound_mail() -> None:
 
 @pytest.mark.parametrize(("events", "is_told"), [(("*",), False), (("email.*",), False), (("email.received",), True)])
 def test_postmark_posts_incoming_mail_elsewhere(events: tuple[str, ...], is_told: bool) -> None:
-    """A program that hears of bounces would not understand it: it is told where somebody asks for it by name."""
+    """A receiver of bounces would not understand inbound mail: it gets it only if subscribed by name."""
     hook = Webhook(id="whk_1", team="team_1", url="https://a.test", secret="s", format="postmark", events=events)
     assert is_subscribed(hook, "email.received") is is_told
     assert is_subscribed(msgspec.structs.replace(hook, format="resend"), "email.received")

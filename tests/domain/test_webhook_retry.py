@@ -1,4 +1,4 @@
-"""What an endpoint's answer means, and when an event is told again."""
+"""The meaning of an endpoint's response, and when an event is sent again."""
 
 from itertools import pairwise
 
@@ -45,7 +45,7 @@ def test_webhook_response_status_is_classified(status: int | None, meaning: Verd
         (429, "Sun, 15 Nov 2026 09:31:30 GMT", DATE, 90),
         (429, "Sunday, 15-Nov-26 09:31:30 GMT", DATE, 90),
         (429, "Sun, 15 Nov 2026 09:29:00 GMT", DATE, 0),
-        (429, "Sun, 15 Nov 2026 09:31:30 GMT", None, None),  # by whose clock?
+        (429, "Sun, 15 Nov 2026 09:31:30 GMT", None, None),  # no Date header to compare with
         (429, "Sun, 15 Nov 2026 09:31:30 -0000", DATE, 90),
         *((429, value, DATE, None) for value in (None, "", "-1", "1.5", "+3", "soon", "٣", "7 s", "1e3")),
         *((status, "7", None, None) for status in (200, 302, 404, 410, 500)),
@@ -58,7 +58,7 @@ def test_webhook_retry_after_header_is_parsed(
 
 
 def attempt_offsets(jitter: float, retry_after: int | None = None) -> list[int]:
-    """All attempts of an event that always fails at once, as ms after the first."""
+    """Return the times of all attempts of an event that always fails at once, as ms after the first."""
     times = [FIRST]
     while (attempt_at := next_attempt(len(times), FIRST, times[-1], jitter, retry_after)) is not None:
         times.append(attempt_at)
@@ -79,7 +79,7 @@ def test_retry_after_replaces_the_step_up_to_a_day(attempt: int, wish: int, wait
 
 def test_short_wishes_do_not_use_up_the_three_days() -> None:
     assert attempt_offsets(0.0, 1) == [*(n * S for n in range(10)), 9 * S + D, 9 * S + 2 * D, 9 * S + 3 * D]
-    assert attempt_offsets(-1.0, 86_400)[-1] == 10 * D - D  # long ones: ten attempts, however long they take
+    assert attempt_offsets(-1.0, 86_400)[-1] == 10 * D - D  # long Retry-After delays: still ten attempts
 
 
 def test_webhook_attempt_zero_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Signatures of webhooks, judged by hand-made HMAC and by foreign libraries: standardwebhooks, svix, and npm's."""
+"""Webhook signatures, verified by hand-written HMAC and by other libraries: standardwebhooks, svix, and npm's."""
 
 import base64
 import hashlib
@@ -22,7 +22,7 @@ ROTATIONS = {"one secret": [NEW], "two secrets": [NEW, OLD]}
 
 
 def now() -> int:
-    return int(time.time())  # the libraries look at the clock
+    return int(time.time())  # the libraries compare the timestamp with the current time
 
 
 # -- judge: by hand ----------------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
-"""The one reading of a webhook's URL: what passes, in which form, and in which words the rest is refused."""
+"""The parser of webhook URLs: accepted URLs and their normal form, and the error messages for all others."""
 
 import pytest
 
 from heliograph.webhooks.policy.webhook_url import URL_MAX, Target, parse_target, split_login
 
 GOOD = [
-    # written, the one form, ip
+    # (URL as written, normal form, IP address)
     ("https://example.com", "https://example.com/", None),
     ("https://example.com/hooks?a=1&b=%20", "https://example.com/hooks?a=1&b=%20", None),
     ("HTTPS://Hooks.EXAMPLE.com:443/X", "https://hooks.example.com/X", None),
@@ -37,7 +37,7 @@ GOOD = [
         ("https://user@a.test/", "https://a.test/", "user:"),
         ("https://:pass@a.test/", "https://a.test/", ":pass"),
         ("https://@a.test/", "https://a.test/", ""),
-        ("https://a:b@c@d.test/", "https://c@d.test/", "a:b"),  # which is refused as a target
+        ("https://a:b@c@d.test/", "https://c@d.test/", "a:b"),  # then refused as a target
         ("no URL", "no URL", None),
     ],
 )
@@ -63,7 +63,7 @@ def test_webhook_url_is_normalized_to_one_form(written: str, form: str, ip: str 
 
 
 def normalize_mapped(ip: str) -> str:
-    """Before Python 3.13 the text of a mapped address is all hexadecimal."""
+    """Convert a mapped address to the text of newer versions: before Python 3.13 it is all hexadecimal."""
     return ip.replace("::ffff:c000:201", "::ffff:192.0.2.1")
 
 

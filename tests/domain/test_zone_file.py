@@ -1,4 +1,4 @@
-"""A domain's records as people enter them: names in the zone, long texts, the zone file, the times of looks."""
+"""DNS records for people: names relative to the zone, long texts, the zone file, and the times of checks."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def records(domain: str) -> list[Record]:
     [("acme.test", "acme.test"), ("shop.acme.test", "acme.test"), ("shop.acme.test", "shop.acme.test")],
 )
 def test_zone_file_contains_exactly_the_expected_records(domain: str, origin: str) -> None:
-    local = Record(type="TXT", name=origin, value=AWKWARD, purpose="dmarc")  # at the zone itself, with what is escaped
+    local = Record(type="TXT", name=origin, value=AWKWARD, purpose="dmarc")  # at the apex, with escapes
     requested = [*records(domain), local]
     read = dns.zone.from_text(zone_file.zone_file(domain, origin, requested), check_origin=False, relativize=False)
     assert read.origin is not None and read.origin.to_text() == f"{origin}."

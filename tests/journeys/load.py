@@ -1,4 +1,4 @@
-"""Clients that send until they are told to stop, and a checker that reads the database by itself."""
+"""Clients that send until they are stopped, and a checker that reads the database independently of our code."""
 
 import asyncio
 import http.client
@@ -14,7 +14,7 @@ from tests.proof.size import FULL
 from tests.service import PATIENCE_S, Answer, Service, until
 
 AGAIN_S = 0.02
-BREATH_S = 0.0 if FULL else 0.06  # while a process starts, thousands more would show nothing that dozens do not
+BREATH_S = 0.0 if FULL else 0.06  # pause between sends: a few dozen sends suffice while a process starts
 
 
 def email(subject: str, to: str = "ada@example.com") -> dict[str, Any]:
@@ -22,18 +22,18 @@ def email(subject: str, to: str = "ada@example.com") -> dict[str, Any]:
 
 
 class Load:
-    """Each client sends one email after the other, each with a key of its own, and repeats it until it is answered.
+    """Each client sends one email after the other, and repeats each until it is answered.
 
-    What was answered with 202 is noted after the whole answer was read: `accepted` is what the world believes.
+    Every email has its own Idempotency-Key. `accepted` has each 202 whose response was read completely.
     """
 
     def __init__(self, service: Service, clients: int = 4, name: str = "client") -> None:
         self._service = service
         self._name = name
         self._stop = threading.Event()
-        self.accepted: dict[str, str] = {}  # subject, which is also the Idempotency-Key → id
+        self.accepted: dict[str, str] = {}  # subject (also the Idempotency-Key) → id
         self.refused: list[Answer] = []
-        self.broken: list[Exception] = []  # without an answer
+        self.broken: list[Exception] = []  # errors of sends without a response
         self._threads = [threading.Thread(target=self._send, args=(number,)) for number in range(clients)]
 
     def __enter__(self) -> Self:
@@ -47,7 +47,7 @@ class Load:
             thread.join()
 
     def more(self, count: int, seconds: float = PATIENCE_S) -> None:
-        """Wait until so many more are accepted."""
+        """Wait until `count` more messages are accepted."""
         enough = len(self.accepted) + count
         until(lambda: len(self.accepted) >= enough, seconds)
 
@@ -75,7 +75,7 @@ class Load:
 
 
 def ask_database(url: str, query: str) -> list[tuple[Any, ...]]:
-    """Without the code under test."""
+    """Query the database without the code under test."""
     if url.startswith("sqlite:///"):
         connection = apsw.Connection(url.removeprefix("sqlite:///"))
         connection.set_busy_timeout(int(PATIENCE_S * 1000))
@@ -100,7 +100,7 @@ def finished(url: str, seconds: float = PATIENCE_S) -> None:
 
 
 def check_all_arrived(url: str, accepted: dict[str, str]) -> None:
-    """Nothing that was answered is missing, no key made two messages, and every message reached its end once."""
+    """Check that no accepted message is missing, no key created two messages, and each message is final once."""
     finished(url)
     stored = ask_database(url, "SELECT id, status, record FROM message")
     assert set(accepted.values()) - {id_ for id_, _, _ in stored} == set()
@@ -112,14 +112,14 @@ def check_all_arrived(url: str, accepted: dict[str, str]) -> None:
 
 
 def check_sent_once(url: str) -> None:
-    """The timeline of a message that was handed over twice would tell."""
+    """Check the timelines: a message that was sent twice has two entries."""
     stories = "SELECT message, type, count(*) FROM event GROUP BY message, type"
     twice = [row for row in ask_database(url, stories) if row[2] != 1 or row[1] == "ignored"]
     assert twice == []
 
 
 def check_books(url: str) -> None:
-    """The balances are what the ledger says."""
+    """Check that the balances agree with the ledger."""
     said = ask_database(
         url,
         """SELECT a.team, a.available, a.held,

@@ -1,4 +1,4 @@
-"""Carriers of the tests as processes of their own: each prints a line of JSON for everything that happens to it."""
+"""Fake carriers in processes of their own; each prints a line of JSON for every request and response."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from tests.service import until
 
 
 class Peer:
-    """`module` is run until the block ends; its first line tells its port."""
+    """Runs `module` until the block ends; the first line that it prints has its port."""
 
     def __init__(self, module: str, *arguments: str) -> None:
         self.told: list[dict[str, Any]] = []
@@ -44,5 +44,5 @@ class Peer:
         self._process.wait()
 
     def all(self, name: str) -> list[Any]:
-        """Everything that was told under this name."""
+        """Return the values of all lines with this name."""
         return [told[name] for told in list(self.told) if name in told]

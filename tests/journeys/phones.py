@@ -1,4 +1,4 @@
-"""SMS and WhatsApp as a user sends them: what the journeys of the phone carriers share."""
+"""SMS and WhatsApp as a user sends them: helpers shared by the journeys of the phone carriers."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.service import PATIENCE_S, Service, until
 
-# The simulator steps aside; the team has a sender of its own in GB.
+# The simulator is disabled, and the team has its own sender ID in GB.
 SETUP = """
 [[carriers]]
 id = "sim-sms"
@@ -28,7 +28,10 @@ TEMPLATES = {"sms": "tpl_sms", "whatsapp": "tpl_whatsapp"}
 
 
 def carrier(place: int, channel: str, kind: str, country: str = "", **options: Any) -> str:
-    """A table of the setup file; the first one is asked first, and one without a country for all."""
+    """Return a carrier's table of the setup file.
+
+    Carriers are tried in order; one without countries serves all of them.
+    """
     fields = {"id": f"{kind.replace('_', '-')}-{place}", "channel": channel, "kind": kind, "priority": place}
     written = fields | ({"countries": [country]} if country else {}) | options
     return "[[carriers]]\n" + "".join(f"{name} = {_toml(value)}\n" for name, value in written.items()) + "\n"
@@ -42,7 +45,7 @@ def _toml(value: Any) -> str:
 
 @contextmanager
 def texting(folder: Path, *carriers: str, port: int = 0) -> Iterator[Service]:
-    """The service with these carriers."""
+    """Start the service with these carriers."""
     with Service(f"sqlite:///{folder / 'heliograph.db'}", folder / "data") as service:
         service.apply()
         setup = folder / "carriers.toml"
@@ -75,14 +78,14 @@ def ends(service: Service, id_: str, status: str, seconds: float = PATIENCE_S) -
 
 
 def price(channel: str, country: str) -> str:
-    """What tests/setup.toml says for one message of one segment."""
+    """Return the price in tests/setup.toml of a message with one segment."""
     if channel == "whatsapp":
         return "0.0300"
     return "0.0350" if country == "GB" else "0.0450"
 
 
 def credit(service: Service) -> Decimal:
-    """What can be spent, when nothing is held any more."""
+    """Return the available credit once nothing is on hold."""
     me = service.get("/v1/me").json
     assert me["held"] == "0.0000"
     return Decimal(me["credit"])

@@ -1,4 +1,4 @@
-"""A mail server of the tests: takes every mail and keeps it as it came over the wire."""
+"""A mail server of the tests, which accepts every mail and stores it as received."""
 
 import socket
 from typing import Any, Self

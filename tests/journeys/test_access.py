@@ -1,4 +1,4 @@
-"""Whom the files of a running service let in."""
+"""Who can read the files of a running service."""
 
 import os
 import stat

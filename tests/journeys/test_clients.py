@@ -1,4 +1,4 @@
-"""Clients of every kind: a foreign SDK, ones that are slow, and ones that send much."""
+"""Different clients: another service's SDK, slow clients, and clients that send large bodies."""
 
 import base64
 import socket
@@ -15,7 +15,7 @@ from tests import service as services
 from tests.journeys.load import email
 from tests.service import PATIENCE_S, TOKENS, Answer, Service, until
 
-# Headers have 10 seconds and a small body 5: here less.
+# Shorter timeouts than the default of 10 s for headers and 5 s for a small body.
 HURRIED = """
 from heliograph.web import connection
 from heliograph.cli.main import main
@@ -59,7 +59,7 @@ SLOW: dict[str, bytes] = {
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_slow_clients_are_closed(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them wait at the same time, with one that trickles; others are served meanwhile."""
+    """All of them wait at the same time, one with a byte now and then; other clients are served meanwhile."""
     monkeypatch.setattr(services, "PROGRAM", HURRIED)
     service.start()
     sockets = {name: socket.create_connection(("127.0.0.1", service.ports[-1])) for name in (*SLOW, "trickles")}
@@ -76,7 +76,7 @@ def test_slow_clients_are_closed(service: Service, monkeypatch: pytest.MonkeyPat
 
 
 def trickle(client: socket.socket) -> None:
-    """A header line now and then, without an end."""
+    """Send a header line now and then, without ever finishing."""
     end = time.monotonic() + PATIENCE_S
     try:
         client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
@@ -88,7 +88,7 @@ def trickle(client: socket.socket) -> None:
 
 
 def ended(client: socket.socket) -> bool:
-    """Whether the other side hangs up before the time is over."""
+    """Return whether the server closes the connection in time."""
     with client:
         try:
             return client.recv(1000) == b""
@@ -107,7 +107,7 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(shared_service: S
 
 
 def test_a_chunked_body_that_is_too_large_is_refused(shared_service: Service) -> None:
-    """Its size is learned on the way."""
+    """Its size is unknown until it has been read."""
     with socket.create_connection(("127.0.0.1", shared_service.ports[-1]), timeout=PATIENCE_S) as client:
         head = "POST /v1/emails HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         client.sendall(f"{head}Transfer-Encoding: chunked\r\nAuthorization: Bearer {TOKENS['ACME']}\r\n\r\n".encode())
@@ -116,7 +116,7 @@ def test_a_chunked_body_that_is_too_large_is_refused(shared_service: Service) ->
             for _ in range(41):
                 client.sendall(part)
         except OSError:
-            pass  # it may hang up as soon as it has said no
+            pass  # the server may disconnect after the refusal
         assert client.recv(12) == b"HTTP/1.1 413"
 
 
@@ -134,7 +134,7 @@ def test_fifty_large_bodies_at_once_stay_within_memory(service: Service) -> None
     assert {a.status for a in answers} <= {202, 503}
     assert sum(a.status == 202 for a in answers) >= 25
     assert all("retry-after" in a.headers for a in answers if a.status == 503)
-    # 50 bodies of 4 MiB, three copies each, would be 600 MiB; the budget lets through 96 MiB at once.
+    # 50 bodies of 4 MiB, three copies each, would be 600 MiB; the budget allows 96 MiB at once.
     assert peak_memory(service) - before < 400 * MIB
 
 

@@ -1,4 +1,4 @@
-"""Two API processes and two workers on one PostgreSQL: together they are as exact as one."""
+"""Two API processes and two workers on one PostgreSQL keep the same limits as one process."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ from tests.journeys.load import Load, ask_database, check_sent_once, email, fini
 from tests.proof.size import report, rounds, size
 from tests.service import TOKENS, Answer, Service, until
 
-WORKERS = (2, 3)  # processes and seats, in the order they were started
+WORKERS = (2, 3)  # numbers of processes and slots, in starting order
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def cluster(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def at_once(cluster: Service, path: str, bodies: list[Any], **options: Any) -> list[Answer]:
-    """All at the same time, over both API processes in turn."""
+    """Send the requests concurrently, alternating between both API processes."""
 
     def post(place: tuple[int, Any]) -> Answer:
         number, body = place
@@ -111,7 +111,7 @@ def test_a_changed_template_is_used_by_both(cluster: Service, tmp_path: Path) ->
 
 
 def claim_as(cluster: Service, seat: int) -> list[str]:
-    """What the process on this seat would have had in hand when it died; answers the ids."""
+    """Claim messages as the process of this slot, as if it died afterwards; return the ids."""
     name = f"{(cluster.data / 'instance').read_text().strip()}/{seat}"
 
     async def claim() -> list[str]:
@@ -124,7 +124,7 @@ def claim_as(cluster: Service, seat: int) -> list[str]:
 
 @contextmanager
 def paused(cluster: Service) -> Iterator[None]:
-    """Delivery stands still: what is sent now waits."""
+    """Pause delivery during the block, so that new messages wait."""
     assert cluster.run("pause").returncode == 0
     try:
         until(lambda: stays_queued(cluster))
@@ -134,7 +134,7 @@ def paused(cluster: Service) -> Iterator[None]:
 
 
 def stays_queued(cluster: Service) -> bool:
-    """The API says `queued`, and for longer than workers poll, none of them takes it."""
+    """Check that the message stays `queued` for longer than the poll interval of the workers."""
     probes = [cluster.post("/v1/emails", email("probe"), port=port).json["id"] for port in cluster.ports]
     time.sleep(0.6)
     return {status(cluster, id_) for id_ in probes} == {"queued"}
@@ -156,11 +156,11 @@ def test_a_restarted_worker_takes_its_work_up_at_once(cluster: Service) -> None:
 
 def test_the_work_of_a_dead_worker_goes_to_the_other_when_its_lease_ends(cluster: Service) -> None:
     with paused(cluster):
-        in_hand = claim_as(cluster, 99)  # a seat that nobody will take again
+        in_hand = claim_as(cluster, 99)  # a slot that no process will take again
     assert in_hand
     later = cluster.post("/v1/emails", email("later")).json["id"]
     until(lambda: status(cluster, later) == "delivered")
-    assert {status(cluster, id_) for id_ in in_hand} <= {"queued", "sending"}  # nobody has handed them over
+    assert {status(cluster, id_) for id_ in in_hand} <= {"queued", "sending"}  # no process has sent them
     ask_database(cluster.database, "UPDATE outbox SET lease_until = 0 WHERE owner LIKE '%/99'")
     until(lambda: {status(cluster, id_) for id_ in in_hand} == {"delivered"})
     check_sent_once(cluster.database)
@@ -176,7 +176,7 @@ def test_a_killed_worker_under_load_loses_nothing(cluster: Service) -> None:
 
 
 def test_a_rate_limit_holds_over_both(cluster: Service) -> None:
-    """Two requests a second and a burst of four; two processes that did not share would let through twice of that."""
+    """Two requests a second and a burst of four; without shared counts, two processes would allow twice as many."""
     began, said = time.monotonic(), []
     while (took := time.monotonic() - began) < 6 or 429 not in said:
         said += [cluster.get("/v1/me", key="SLOW", port=port).status for port in cluster.ports[:2]]

@@ -16,7 +16,7 @@ def test_nothing_accepted_is_lost_when_the_server_is_killed(service: Service) ->
     with Load(service) as load:
         for _ in rounds("P1", KILLS):
             load.more(BETWEEN, 60)
-            time.sleep(chance.random() / 50)  # anywhere between two accepts
+            time.sleep(chance.random() / 50)  # at a random time between two accepts
             service.kill()
             began = time.monotonic()
             service.start(port=port)
@@ -33,7 +33,7 @@ def test_nothing_accepted_is_lost_when_the_server_is_killed(service: Service) ->
 
 
 def check_whole(database: str) -> None:
-    """While the load goes on."""
+    """Check the database while clients keep sending."""
     check_books(database)
     if database.startswith("sqlite"):
         assert ask_database(database, "PRAGMA integrity_check") == [("ok",)]
@@ -63,7 +63,7 @@ def test_a_stop_loses_and_repeats_nothing(service: Service) -> None:
     assert {(a.status, a.code) for a in load.refused} <= {(503, "service_unavailable")}
     assert all("retry-after" in a.headers for a in load.refused)
     check_all_arrived(service.database, load.accepted)
-    # What was written was also answered: nobody had to ask twice.
+    # Every stored message was answered: no client had to repeat a request.
     stored = ask_database(service.database, "SELECT count(*) FROM message")
     assert stored == [(len(load.accepted),)]
     report(

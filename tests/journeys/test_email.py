@@ -1,4 +1,4 @@
-"""Email that leaves by a relay: built, signed, delivered, and coming back as bounce or complaint."""
+"""Email through a relay: built, signed, delivered, and returned as a bounce or complaint."""
 
 import asyncio
 import base64
@@ -105,7 +105,7 @@ def bounces() -> int:
 
 @pytest.fixture
 def mailing(tmp_path: Path, sink: Sink, bounces: int) -> Iterator[Service]:
-    """The service with a relay that ends in the sink, and a listener for what comes back."""
+    """Run the service with a relay that leads to the sink, and a listener for bounces."""
     database = f"sqlite:///{tmp_path / 'heliograph.db'}"
     with Service(database, tmp_path / "data", bounce_listen=f"127.0.0.1:{bounces}") as running:
         running.apply()
@@ -130,7 +130,7 @@ def status(service: Service, id_: str) -> str:
 
 
 def test_mail_arrives_signed_complete_and_without_bcc(mailing: Service, sink: Sink) -> None:
-    content = bytes(range(256)) * 2000  # above 256 KiB: it goes by way of a file
+    content = bytes(range(256)) * 2000  # above 256 KiB: stored as a file
     small = b"a,b\r\n1,2\r\n"
     files = [
         {"filename": "räkning.pdf", "content": base64.b64encode(content).decode(), "content_type": "application/pdf"},
@@ -203,7 +203,7 @@ def test_codes_by_email_arrive_and_may_come_back(mailing: Service, sink: Sink, b
     assert mailing.post(f"/v1/verify/{started['id']}/resend", {}).status == 202
     first, second = (email.message_from_bytes(raw) for _, _, raw in sink.mails)
     assert first["Subject"] == second["Subject"]
-    assert first["Message-ID"] != second["Message-ID"]  # or some would take them for one mail that came twice
+    assert first["Message-ID"] != second["Message-ID"]  # otherwise some clients would treat them as duplicates
     sender = sink.mails[0][0]
     with smtplib.SMTP("127.0.0.1", bounces, timeout=PATIENCE_S) as client:
         client.sendmail("", [sender], DSN.format(to=sender))
@@ -226,7 +226,7 @@ def test_a_complaint_to_the_abuse_address_is_known_by_the_mail_inside(
 
 
 async def test_mail_is_delivered_directly_to_the_mx(tmp_path: Path, sink: Sink) -> None:
-    """Delivered, an unknown domain to be asked for again before it counts, a denied address never asked."""
+    """Delivery, an unknown domain, which is looked up again before it bounces, and a denied address."""
     carrier = tmp_path / "carrier.toml"
     async with DnsPeer(ZONE) as names:
         carrier.write_text(MX.format(port=sink.port, resolver=names.address))
@@ -245,13 +245,13 @@ def _straight(tmp_path: Path, carrier: Path, sink: Sink) -> None:
             found = service.get(f"/v1/emails/{id_}").json["recipients"]
             return {r["address"]: r["status"] for r in found if r["status"] not in ("sending", "sent")}
 
-        def put_off() -> list[str]:
+        def deferred_addresses() -> list[str]:
             events = service.get(f"/v1/emails/{id_}").json["events"]
             return [event["recipient"] for event in events if event["type"] == "deferred"]
 
-        until(lambda: len(ended()) == 2 and put_off())
+        until(lambda: len(ended()) == 2 and deferred_addresses())
         assert ended() == {to[0]: "delivered", to[2]: "failed"}
-        assert put_off() == ["lost@nowhere.example"]
+        assert deferred_addresses() == ["lost@nowhere.example"]
         assert [recipients for _, recipients, _ in sink.mails] == [["Someone@example.com"]]
         suppressed = [entry["email"] for entry in service.get("/v1/suppressions").json["data"]]
         assert not {"lost@nowhere.example", "spy@inside.example"} & set(suppressed)

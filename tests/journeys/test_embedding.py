@@ -16,7 +16,7 @@ EMAIL = {"from": "hello@sandbox.heliograph.test", "to": "delivered@simulator.tes
 
 
 class Guide:
-    """Runs the curl commands of the guide, one after the other."""
+    """Runs the guide's curl commands in order."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -39,7 +39,7 @@ class Guide:
 
 
 class Visitor:
-    """The customer's browser."""
+    """The browser of the product's customer."""
 
     def __init__(self, service: Service, cookie: str = "") -> None:
         self._service = service

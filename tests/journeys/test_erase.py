@@ -1,4 +1,4 @@
-"""A person asks to be forgotten: an address and a number that came in by every door leave no trace."""
+"""A person requests erasure: an address and a number that arrived in every possible way leave no trace."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def send(service: Service, *to: str, key: str = "", **more: Any) -> Any:
 
 
 def stands_in(service: Service, text: str) -> list[str]:
-    """Tables that have it, or the file of the database."""
+    """Return the tables, or the files of an SQLite database, that contain the text."""
     if service.database.startswith("sqlite:///"):
         path = Path(service.database.removeprefix("sqlite:///"))
         files = [file for file in path.parent.iterdir() if file.name.startswith(path.name) and file.is_file()]
@@ -72,9 +72,9 @@ def test_erased_recipient_leaves_no_data(running: Service, tmp_path: Path) -> No
     service.run("resume")
     finished(service.database)
     until(lambda: service.get(f"/v1/suppressions/{EMAIL}").status == 200)
-    assert send(service, OTHER, bcc=[EMAIL], text=f"{EMAIL} invites you").status == 202  # goes to the other alone
+    assert send(service, OTHER, bcc=[EMAIL], text=f"{EMAIL} invites you").status == 202  # sent to OTHER only
     assert send(service, EMAIL).code == "recipient_suppressed"
-    assert send(service, OTHER, f"{EMAIL} {EMAIL}").status == 400  # the request log has what was wrong
+    assert send(service, OTHER, f"{EMAIL} {EMAIL}").status == 400  # the request log contains the invalid value
     sms = {"to": PHONE, "template_id": "tpl_sms", "variables": {"parcel": "1"}}
     assert service.post("/v1/sms", sms, headers={"Idempotency-Key": "three"}).status == 202
     begun = service.post("/v1/verify", {"to": PHONE}, headers={"Idempotency-Key": "four"}).json
@@ -134,7 +134,7 @@ def test_erased_recipient_leaves_no_data(running: Service, tmp_path: Path) -> No
 def test_erase_command_error_is_one_line(
     shared_service: Service, command: tuple[str, ...], arguments: tuple[str, ...], said: str
 ) -> None:
-    """Before anything is erased or shown: the same on either database."""
+    """The error occurs before anything is erased or shown, on either database."""
     done = shared_service.run(*command, *arguments)
     assert done.returncode != 0
     assert said in done.stderr

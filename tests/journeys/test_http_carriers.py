@@ -1,4 +1,4 @@
-"""SMS and WhatsApp over HTTP with whole processes: ours, and fakes of Twilio, Meta and a generic provider."""
+"""SMS and WhatsApp over HTTP with real processes: the service, and fakes of Twilio, Meta and a generic provider."""
 
 import hmac
 import json
@@ -24,7 +24,7 @@ from tests.carriers.fakes import (
 from tests.journeys.phones import assert_charged, carrier, credit, ends, price, request, send, texting
 from tests.service import Service, until
 
-# What a carrier does, the country that it serves, a number there; what becomes of a message, and whether it is charged.
+# A carrier's behaviour, its country, a number there; the message's result, and whether it is charged.
 CASES = {
     "twilio: delivered": ("twilio", "accept", "sent,delivered", "GB", "+447700900123", "delivered", True),
     "twilio: undelivered": ("twilio", "accept", "undelivered", "FR", "+33612345678", "failed", True),
@@ -76,7 +76,7 @@ def callback_path(case: str) -> str:
 
 @pytest.fixture(scope="module")
 def everywhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """One carrier for each case."""
+    """Return the service with a carrier for each case."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -103,7 +103,7 @@ def test_carrier_response_and_callback_decide_the_message_status(everywhere: Ser
 
 @pytest.mark.parametrize("kind", ["twilio", "http", "cloud_api"])
 def test_forged_callbacks_change_nothing(everywhere: Service, kind: str) -> None:
-    """A true callback with one octet changed, with another carrier's secret, and without a signature."""
+    """A valid callback with one byte changed, with another carrier's secret, and without a signature."""
     case = next(case for case in CASES if case.startswith(f"{kind}: ") and CASES[case][5] != "failed")
     id_ = send(everywhere, CASES[case][4], CHANNEL[kind])
     sent = ends(everywhere, id_, CASES[case][5])
@@ -127,7 +127,7 @@ def test_forged_callbacks_change_nothing(everywhere: Service, kind: str) -> None
 
 
 def test_an_id_of_another_carrier_changes_nothing(everywhere: Service) -> None:
-    """Signed well, by a carrier that never had the message."""
+    """The callback is correctly signed, by a carrier that never got the message."""
     one, other = "http: delivered", "http: failed"
     id_ = send(everywhere, CASES[one][4])
     sent = ends(everywhere, id_, "delivered")
@@ -150,7 +150,7 @@ def test_meta_webhook_challenge_is_answered(everywhere: Service) -> None:
 
 
 def test_marketing_opt_out_blocks_only_marketing_templates(everywhere: Service) -> None:
-    """Meta's 131050 holds for MARKETING templates alone (contract 17)."""
+    """Meta's 131050 applies only to MARKETING templates (contract 17)."""
     phone = CASES["cloud_api: no marketing"][4]
     ends(everywhere, send(everywhere, phone, "whatsapp"), "failed")
     (listed,) = until(lambda: everywhere.get(f"/v1/opt-outs/{phone}").json.get("data"))
@@ -175,7 +175,7 @@ def template_events(service: Service) -> list[Any]:
 
 
 def test_template_refused_by_meta_fails_the_message(everywhere: Service) -> None:
-    """Refused on every way in, with Meta's reason, until Meta takes it again (contract 17)."""
+    """Sends are refused in every API with Meta's reason, until Meta approves the template again (contract 17)."""
     body = request("+447700900123", "whatsapp")
     tell_of_template(everywhere, "PAUSED", reason="NONE", other_info={"title": "FIRST_PAUSE"})
     for path, given in (

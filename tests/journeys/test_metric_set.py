@@ -1,4 +1,4 @@
-"""The whole set of metrics by name and labels, of a service whose mail reaches a server and comes back."""
+"""The complete set of metrics with their labels, of a service whose mail is delivered and bounces."""
 
 import re
 import smtplib
@@ -12,7 +12,7 @@ from tests.journeys.smtp_sink import Sink
 from tests.journeys.test_email import ARF, CARRIER, DSN, send, status
 from tests.service import PATIENCE_S, Service, until
 
-# Metric → its labels, as operators' rules and charts have them.
+# Metric → its labels, on which operators' rules and charts depend.
 METRICS: dict[str, set[str]] = {
     "heliograph_build_info": {"version", "python", "database"},
     "heliograph_http_request_duration_seconds": {"route", "method", "status"},

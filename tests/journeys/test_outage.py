@@ -1,4 +1,4 @@
-"""The network to PostgreSQL breaks and hangs: no process dies, nobody waits long, and all comes back by itself."""
+"""The network to PostgreSQL breaks and hangs: no process dies, no request waits long, and service resumes by itself."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ QUEUES = 'heliograph_outbox_depth{lane="email"}'
 
 
 class Wire:
-    """A network in a thread of its own."""
+    """A network in its own thread."""
 
     def __init__(self, url: str) -> None:
         self.network = Network(url)
@@ -64,14 +64,14 @@ def test_the_database_is_away_and_comes_back(wire: Wire, tmp_path: Path) -> None
             return service.get(path, key=None).status
 
         def told(ready: int) -> bool:
-            """Metrics come all the time, those of the database only while it is there."""
+            """Return whether /metrics shows this readiness, and metrics of the database only if it is ready."""
             text = service.get("/metrics", key=None).raw.decode()
             return READY.format(ready) in text and (QUEUES in text) == bool(ready)
 
         wire.do(lambda: refuse(True))
         before = network.connections
         starting = pool.submit(service.start)
-        until(lambda: network.connections > before + 1)  # asked again: it waits
+        until(lambda: network.connections > before + 1)  # connects again, so the service waits
         wire.do(lambda: refuse(False))
         process = starting.result()
         until(lambda: status("/readyz") == 200)

@@ -1,4 +1,4 @@
-"""The service behind PgBouncer in transaction mode (Debian's 1.18 tracks no prepared statements): all of it works."""
+"""The service works completely behind PgBouncer in transaction mode (1.18, which tracks no prepared statements)."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`serve --processes`: processes on one address are killed, are replaced under load, and end with their parent."""
+"""`serve --processes`: processes on one address are killed, replaced under load, and end with their parent."""
 
 import os
 import re
@@ -39,11 +39,11 @@ def test_processes_are_killed_and_replaced_and_nothing_is_lost(postgres: str, tm
             parent.send_signal(signal.SIGHUP)
             until(lambda: len(children(parent)) == 2 and not before & set(children(parent)))
             load.more(10)
-        assert (load.refused, load.broken) == ([], [])  # no request suffered from it
+        assert (load.refused, load.broken) == ([], [])  # no request failed
         check_all_arrived(service.database, accepted | load.accepted)
 
-        until(lambda: watched(service) == set(children(parent)))
-        assert METRICS.keys() <= told(service)
+        until(lambda: reporting_processes(service) == set(children(parent)))
+        assert METRICS.keys() <= metric_names(service)
 
         left = children(parent)
         service.kill(parent)
@@ -91,12 +91,12 @@ def children(parent: Forked) -> list[int]:
     return [int(pid) for pid in Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()]
 
 
-def watched(service: Service) -> set[int]:
-    """The processes that one of them tells of: it answers for all."""
+def reporting_processes(service: Service) -> set[int]:
+    """Return the processes that one process reports; it reports for all."""
     lag = r'^heliograph_event_loop_lag_seconds{pid="(\d+)"}'
     return {int(pid) for pid in re.findall(lag, service.get("/metrics").raw.decode(), re.M)}
 
 
-def told(service: Service) -> set[str]:
-    """Every metric by its name, whether one of them has counted anything yet or not."""
+def metric_names(service: Service) -> set[str]:
+    """Return all metrics by name, including those without values."""
     return set(re.findall(r"^# TYPE (heliograph_\w+)", service.get("/metrics").raw.decode(), re.M))

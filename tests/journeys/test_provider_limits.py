@@ -1,4 +1,4 @@
-"""Provider limits of a running service: what waits says why and until when, and goes by the overflow carrier."""
+"""Provider limits of a running service: a held message shows why and until when; others use the overflow carrier."""
 
 import asyncio
 from pathlib import Path

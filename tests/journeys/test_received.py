@@ -47,7 +47,7 @@ console.log(JSON.stringify(await new Resend().emails.receiving.forward({ emailId
 
 @contextmanager
 def name_server(zone: Zone) -> Iterator[str]:
-    """In a thread of its own: the tests have no event loop."""
+    """Run a name server in a thread of its own, because these tests have no event loop."""
     loop = asyncio.new_event_loop()
     thread = Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -89,7 +89,7 @@ class Receiving(Service):
             client.sendmail(sender, list(to), message if isinstance(message, bytes) else message.as_bytes(policy=SMTP))
 
     def fetch(self, link: str) -> tuple[int, bytes]:
-        """What whoever has the link gets, without a key."""
+        """Return what the link returns without an API key."""
         told = self.ask("GET", link.partition(f":{self.ports[0]}")[2], key=None)
         return told.status, told.raw
 
@@ -117,7 +117,7 @@ def test_a_mail_becomes_an_event_and_can_be_read(receiving: Receiving, tmp_path:
     message.add_alternative("<p>Where is it?</p><img src=cid:pic>", subtype="html")
     message.add_attachment(PICTURE, maintype="image", subtype="png", filename="p.png", cid="<pic>")
     receiving.mail(message, "support@acme.test", "x.y@in.acme.test")
-    receiving.mail(message, "support@acme.test")  # the same once more
+    receiving.mail(message, "support@acme.test")  # the same mail again
     event = until(lambda: [one for one in receiving.events() if one["data"]["subject"] == "Räksmörgås"])
     assert len(event) == 1
     data = event[0]["data"]
@@ -202,7 +202,7 @@ def test_webhook_carries_the_inbound_mail(
 
 
 def test_anymail_fetches_the_mail_that_resends_format_tells_of(receiving: Receiving) -> None:
-    """Its own view, untouched: it asks for the record with the key, and for the mail as it came without."""
+    """anymail's unmodified view fetches the record with the API key, and the raw mail by its link."""
     message = letter("With a file", TEXT)
     message.add_attachment(PICTURE, maintype="image", subtype="png", filename="p.png")
     base = f"http://127.0.0.1:{receiving.ports[0]}/compat/resend/"
@@ -219,7 +219,7 @@ def test_anymail_fetches_the_mail_that_resends_format_tells_of(receiving: Receiv
 
 @pytest.mark.slow
 def test_resends_library_forwards_what_came_in(receiving: Receiving, tmp_path: Path) -> None:
-    """It fetches the mail by its link, and sends it on with its files."""
+    """Resend's library fetches the mail by its link, and forwards it with its attachments."""
     node = install(tmp_path, "Resend's library for Node")
     message = letter("Forward me", TEXT)
     message.add_attachment(PICTURE, maintype="image", subtype="png", filename="p.png")

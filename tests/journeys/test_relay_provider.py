@@ -1,4 +1,4 @@
-"""A relay-only installation whose provider answers: a delivery is told, a bounce and a complaint suppress."""
+"""A relay-only installation with a provider's callbacks: deliveries are reported, bounces and complaints suppress."""
 
 import email
 import time
@@ -33,7 +33,7 @@ def sink() -> Iterator[Sink]:
 
 @pytest.fixture
 def relayed(tmp_path: Path, sink: Sink) -> Iterator[Service]:
-    """Mail leaves by Postmark; Brevo has no secret."""
+    """Start the service with mail through Postmark; the carrier for Brevo has no secret."""
     with Service(f"sqlite:///{tmp_path / 'heliograph.db'}", tmp_path / "data") as running:
         running.apply()
         setup = tmp_path / "carriers.toml"
@@ -91,7 +91,7 @@ def test_provider_event_changes_the_message(
 def test_provider_event_of_an_unknown_message_changes_nothing(relayed: Service, sink: Sink) -> None:
     id_ = send(relayed, to="someone@example.com")
     until(lambda: status(relayed, id_) == "sent")
-    foreign = payload("sendgrid", "bounce", id_, "someone@example.com")  # it went by another carrier
+    foreign = payload("sendgrid", "bounce", id_, "someone@example.com")  # the message was sent by another carrier
     headers, body = gzipped(foreign, int(time.time() * 1000))
     assert call_back(relayed, "sendgrid", body, headers | {"content-encoding": "gzip"}) == 200
     assert call_back(relayed, "sendgrid", body + b" ", headers | {"content-encoding": "gzip"}) == 401

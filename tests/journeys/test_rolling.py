@@ -19,7 +19,7 @@ RESTARTS = size("P10 rolling restarts")  # of each
 
 @contextmanager
 def haproxy(one: int, two: int) -> Iterator[int]:
-    """Its port."""
+    """Yield the port of HAProxy."""
     program = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
     if program is None:
         miss("rolling restarts", "haproxy is not installed")

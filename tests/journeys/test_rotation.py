@@ -1,4 +1,4 @@
-"""The master secret is rotated under load: all sends are taken, all webhooks signed, and the old one opens nothing."""
+"""The master secret is rotated under load: all sends are accepted, all webhooks signed, the old secret is useless."""
 
 import json
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def test_secret_rotation_under_load_interrupts_nothing(database_url: str, tmp_pa
     with HookService(database_url, tmp_path / "data") as service:
         service.apply()
         service.subscribe(tmp_path, hooks.start() + "/")
-        for _ in range(2):  # two processes that know the old one
+        for _ in range(2):  # two processes with the old secret
             service.start()
         verification = service.post("/v1/verify", {"to": PHONE}).json["id"]
         (before,) = json.loads(service.run("secret", "show", "--json").stdout)["encrypted"]
@@ -41,7 +41,7 @@ def test_secret_rotation_under_load_interrupts_nothing(database_url: str, tmp_pa
         check_all_arrived(database_url, load.accepted)
         counted = json.loads(service.run("secret", "show", "--json").stdout)["encrypted"]
         now, *others = counted.values()
-        assert now >= 2 and set(others) <= {0}  # the webhook's, the kept keys, and what the mails' domain has
+        assert now >= 2 and set(others) <= {0}  # the webhook's secret, the kept keys, and the domain's DKIM keys
         assert before not in counted
         findings = json.loads(service.run("doctor", "--json").stdout)["findings"]
         found = {finding["check"]: finding["level"] for finding in findings}
@@ -49,7 +49,7 @@ def test_secret_rotation_under_load_interrupts_nothing(database_url: str, tmp_pa
         until(lambda: waiting(service) == 0)
         assert len(hooks.told()) >= len(load.accepted)  # each with its signature
 
-        # A process that starts afterwards needs the new one alone, and goes by the keys of the first.
+        # A process started later needs only the new secret, and uses the keys derived from the first.
         (tmp_path / "data" / "secret.old").unlink()
         service.start()
         checked = service.post(f"/v1/verify/{verification}/check", {"code": CODE})

@@ -1,5 +1,8 @@
-"""Several processes on one database are one dashboard: what one refused, imports or counts, the others show; kill -9
-in the middle of an import loses no line and does none twice."""
+"""Several processes on one database show the same dashboard data.
+
+Refusals, imports and counts of one process are shown by the others; kill -9 during an import loses no line and imports
+none twice.
+"""
 
 import asyncio
 import csv
@@ -30,7 +33,7 @@ LINES = 10_000
 
 @pytest.fixture(scope="module", params=DATABASES)
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """Two API processes; nobody delivers."""
+    """Start two API processes without a worker."""
     folder: Path = tmp_path_factory.mktemp("pair")
     sqlite = request.param == "sqlite"
     database = f"sqlite:///{folder / 'x.db'}" if sqlite else fresh_database(request.getfixturevalue("postgres"))
@@ -42,7 +45,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 class Visitor:
-    """Somebody who is signed in, and whom the balancer sends wherever it likes."""
+    """A signed-in user whose requests a load balancer sends to any process."""
 
     def __init__(self, service: Service, email: str) -> None:
         self._service = service
@@ -56,7 +59,7 @@ class Visitor:
         return answer.raw.decode()
 
     def upload(self, file: str, port: int | None = None) -> str:
-        """The import's id."""
+        """Upload a file and return the import's id."""
         csrf = re.search(r'name="csrf" value="(\w+)"', self.get("/suppressions", port))
         assert csrf
         parts = [f'name="csrf"\r\n\r\n{csrf[1]}', f'name="file"; filename="list.csv"\r\n\r\n{file}']
@@ -75,7 +78,7 @@ def people(name: str) -> str:
 
 
 def check_done_once(service: Service, told: list[list[str]], name: str) -> None:
-    """A line done twice would be told twice, or found on the list, or published again."""
+    """Check the report: a line imported twice would be reported or published twice, or be listed already."""
     assert [int(number) for number, *_ in told] == list(range(1, LINES + 1))
     assert Counter(outcome for *_, outcome in told) == {"added": LINES}
     events = f"FROM event WHERE type = 'suppression.created' AND subject LIKE '{name}%'"
@@ -125,13 +128,13 @@ def test_wrong_passwords_are_counted_over_both_processes(pair: Service) -> None:
 def test_refused_request_is_shown_after_a_restart(service: Service) -> None:
     visitor = Visitor(service, "stays@example.com")
     id_ = service.post("/v1/emails", {"to": "nobody"}).headers["x-request-id"]
-    assert service.stop() == 0  # sooner than it would be written otherwise
+    assert service.stop() == 0  # before the periodic write
     service.start()
     assert "What to do" in visitor.get(f"/requests/{id_}")
 
 
 def held_sqlite(database: str, id_: str) -> apsw.Connection | None:
-    """Nobody writes while this is open, and the import is in the middle; None: it was too fast for us."""
+    """Block writes during the block, while the import is in progress; yield None if it finished before."""
     file = apsw.Connection(database.removeprefix("sqlite:///"))
     file.set_busy_timeout(int(PATIENCE_S * 1000))
     query = "SELECT portions_done, portions FROM suppression_import WHERE id = ?"
@@ -152,7 +155,7 @@ def held_sqlite(database: str, id_: str) -> apsw.Connection | None:
 
 @contextmanager
 def held_postgres(database: str) -> Iterator[None]:
-    """Somebody else is about to add an address of the file: its portion stands still when it is half written."""
+    """Add an address of the file in an open transaction, so that a batch of the import waits while half written."""
     with asyncio.Runner() as runner:
         server: Any = runner.run(asyncpg.connect(database))
         runner.run(server.execute("BEGIN"))

@@ -1,4 +1,4 @@
-"""SMS over SMPP with whole processes: ours, and one or two SMSCs that follow a script."""
+"""SMS over SMPP with real processes: the service, and one or two scripted SMSCs."""
 
 import time
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ from tests.service import Service, until
 SMSC = "tests.carriers.smsc"
 LONG = "A" * 200  # two parts
 
-# What an SMSC does, the country that it serves, a number there; what becomes of a message, and whether it is charged.
+# An SMSC's behaviour, its country, a number there; the message's result, and whether it is charged.
 CASES = {
     "receipt": (["--receipts", "delivered"], "GB", "+447700900123", "delivered", True),
-    "bad receipt": (["--receipts", "failed"], "FR", "+33612345678", "failed", True),  # the carrier took it
+    "bad receipt": (["--receipts", "failed"], "FR", "+33612345678", "failed", True),  # the carrier accepted the message
     "no receipt": (["--receipts", "none"], "ES", "+34612345678", "sent", True),
     "receipt twice": (["--receipts", "twice"], "IT", "+393123456789", "delivered", True),
     "older receipt last": (["--receipts", "reordered"], "NL", "+31612345678", "delivered", True),
@@ -59,7 +59,7 @@ def test_smsc_response_and_receipt_decide_the_message_status(everywhere: Service
 
 
 def test_receipts_of_parts_and_of_a_time_when_we_were_away(tmp_path: Path) -> None:
-    """The SMSC keeps what it could not tell; we know its ids again after a restart."""
+    """The SMSC stores undelivered receipts; after a restart, we still know its message ids."""
     with Peer(SMSC, "--receipts", "delivered") as smsc, texting(tmp_path, smpp(0, smsc.port)) as service:
         ids = [send(service, PHONE, parcel=LONG) for _ in range(5)]
         until(lambda: len(smsc.all("submit")) == 10)

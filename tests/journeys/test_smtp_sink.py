@@ -1,4 +1,4 @@
-"""A message sent over HTTP as it arrives at a foreign mail server: Postfix's smtp-sink, which keeps what it took."""
+"""A message sent over HTTP as received by an independent mail server: Postfix's smtp-sink, which stores its mails."""
 
 import base64
 import email
@@ -24,10 +24,10 @@ from tests.service import Service, until
 __all__ = ["mailauth"]  # a fixture
 
 SINK = shutil.which("smtp-sink") or shutil.which("smtp-sink", path="/usr/sbin")
-# What the sink writes in front of a mail: where it came from, its envelope, and a trace of its own.
+# Lines that the sink writes before a mail: client, envelope, and its own Received field.
 OWN = re.compile(rb"(?:X-[^\n]*\n)+Received: [^\n]*\n(?:\t[^\n]*\n)+")
 
-LARGE = bytes(range(256)) * 2000  # above 256 KiB: it goes by way of a file
+LARGE = bytes(range(256)) * 2000  # above 256 KiB: stored as a file
 SMALL = b"a,b\r\n.\r\n1,2\r\n"
 TEXT = "Dear reader,\n\n.\n.. dots at the start,\nFrom the start,\nand ✓ a line of " + "many words " * 30 + "end."
 
@@ -42,7 +42,7 @@ def written(part: Message) -> bytes:
 
 @pytest.fixture(scope="module")
 def sink() -> Iterator[tuple[int, Path]]:
-    """A running smtp-sink: its port, and the folder where it keeps its mails."""
+    """Run smtp-sink; yield its port and the folder of its mails."""
     if SINK is None:
         pytest.skip("nothing is sent to Postfix's smtp-sink: it is not here (Debian's package postfix has it)")
     with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -94,7 +94,7 @@ def _takes_connections(port: int) -> bool:
 
 
 def _split(kept: bytes) -> tuple[bytes, bytes]:
-    """The sink's own lines, and the mail as it came: it keeps line feeds alone, with an empty line at the end."""
+    """Return the sink's own lines and the received mail; the sink stores LF line ends and adds an empty line."""
     own = OWN.match(kept)
     assert own
     return own[0], kept[own.end() : -1].replace(b"\n", b"\r\n")

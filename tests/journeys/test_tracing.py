@@ -1,4 +1,4 @@
-"""Traces: one of the caller's goes through accept, hand-over and webhook, to a real receiver of OTLP over HTTP."""
+"""Traces: the caller's trace continues through accept, delivery and webhook, to a real OTLP receiver over HTTP."""
 
 import gzip
 import os
@@ -22,7 +22,7 @@ GIVEN = f"00-{TRACE}-{CALLER}-01"
 
 
 class World:
-    """Takes spans at /v1/traces and events at /hook."""
+    """Receives spans at /v1/traces and events at /hook."""
 
     def __init__(self) -> None:
         self.spans: list[Any] = []
@@ -93,7 +93,7 @@ def test_trace_covers_request_delivery_and_webhook(
         until(lambda: len(world.posts) >= 2)  # sent, delivered
         service.post("/v1/emails", MAIL)
         until(lambda: len(world.posts) >= 4)
-        service.stop()  # what is left is sent
+        service.stop()  # the remaining spans are exported
     named = {span.name: span for span in world.spans if span.trace_id.hex() == TRACE}
     assert named.keys() == {"POST /v1/emails", "send email", "webhook"}
     accept, handover = named["POST /v1/emails"], named["send email"]
@@ -107,7 +107,7 @@ def test_trace_covers_request_delivery_and_webhook(
     webhooks = [span.span_id.hex() for span in world.spans if span.name == "webhook"]
     assert sorted(webhooks) == sorted(str(post).split("-")[2] for post in world.posts)
     others = {span.trace_id for span in world.spans if span.name == "send email"}
-    assert len(others) == 2  # a request without one begins its own
+    assert len(others) == 2  # a request without a traceparent begins a trace
     assert world.services == {"heliograph"}
     assert not any(b"simulator.test" in span.SerializeToString() for span in world.spans)
 
@@ -132,7 +132,7 @@ def test_trace_context_is_kept_for_a_batch(database_url: str, tmp_path: Path, wo
 
 
 def test_a_collector_that_hangs_does_not_hold_up_the_end() -> None:
-    """It is asked for ten seconds each time, and the exporter asks again."""
+    """Each export waits up to ten seconds for the collector and is retried."""
     program = (
         "import asyncio\nfrom heliograph.runtime import tracing\n"
         "async def main():\n    tracing.start('1')\n    tracing.begin_request(None).end()\n    await tracing.stop()\n"

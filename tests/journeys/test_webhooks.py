@@ -1,4 +1,4 @@
-"""Webhooks of a running service: every state arrives signed and in order, and kills lose nothing (P7, P9 in short)."""
+"""Webhooks of a running service: events arrive signed and in order; kills lose none (P7, P9 in the short form)."""
 
 import json
 import os
@@ -54,7 +54,7 @@ VERIFICATIONS = {"+15005550006": ("000000", "verified"), "+15005550005": ("12345
 
 
 class HookService(Service):
-    """A service that may reach receivers on this machine."""
+    """A service that allows webhooks to receivers on this machine."""
 
     def __init__(self, database: str, data: Path) -> None:
         super().__init__(database, data)
@@ -68,7 +68,7 @@ class HookService(Service):
 
 
 class Hooks:
-    """A receiver as a process of its own, and what its log says."""
+    """A receiver in a process of its own, and its log."""
 
     def __init__(self, folder: Path) -> None:
         self._log = folder / "received.jsonl"
@@ -90,7 +90,7 @@ class Hooks:
         return [request for request in map(json.loads, lines) if request["path"] == path]
 
     def told(self, path: str = "/") -> list[dict[str, Any]]:
-        """The events in the order they came, each with its signature checked."""
+        """Return the events in order of arrival, after checking each signature."""
         return [
             verify_webhook(request["body"].encode(), request["headers"], SECRET, now=request["at"])
             for request in self.received(path)
@@ -193,5 +193,5 @@ def test_no_event_is_lost_when_workers_are_killed(service: HookService, hooks: H
     assert {len(same) for same in bodies.values()} == {1}
     assert ask_database(service.database, "SELECT DISTINCT state FROM delivery") == [("delivered",)]
     once = len(taken) + sum(request["action"] != "200" for request in hooks.received())
-    assert len(hooks.received()) - once <= KILLS * BEGUN  # what was in flight or not recorded at a kill is told again
+    assert len(hooks.received()) - once <= KILLS * BEGUN  # attempts in flight or not recorded at a kill are repeated
     assert service.stop(worker) == 0

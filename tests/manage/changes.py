@@ -1,4 +1,4 @@
-"""The table: everything by which somebody changes something, how a test drives it, and the entry that it leaves."""
+"""The table of all changes that people can make: how a test makes each change, and its audit entry."""
 
 import json
 import re
@@ -28,7 +28,7 @@ OPERATOR = "/dashboard/operator"
 RESEND, TWILIO, POSTMARK = "/compat/resend", "/compat/twilio", "/compat/postmark"
 MESSAGES = f"{TWILIO}/2010-04-01/Accounts/{{account}}/Messages"
 VERIFICATIONS = f"{TWILIO}/v2/Services/{{service}}/Verification"
-URL = "https://1.1.1.1/hooks/{n}"  # nobody is told anything here
+URL = "https://1.1.1.1/hooks/{n}"  # nothing is sent to this URL
 DELIVERIES = frozenset({"delivery", "attempt", "endpoint"})
 PORTIONS = frozenset({"import_portion"})
 IMPORTED = frozenset({"suppression_import", "suppression", "event", "delivery"})
@@ -40,30 +40,28 @@ async def make_nothing(world: Environment) -> Values:
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands in braces is filled in from what `make` made, `n`, a number of its own, and `team`."""
+    """Text in braces is replaced by the results of `make`, by `n` (a unique number), and by `team`."""
 
     edge: Literal["page", "route", "command"]
     target: str  # a path of PAGES, a method and path of ROUTES, or a command
     action: str
     request: Any = {}  # form, body or arguments
     make: MakeValues = make_nothing
-    actor_name: str = "owner"  # of a page
-    team: str | None = "{team}"  # of the entry
-    file: str = ""  # to be uploaded
-    is_idempotent: bool = False  # the same once more changes nothing
-    also_watched: frozenset[str] = frozenset()  # tables that are not watched otherwise
+    actor_name: str = "owner"  # user of a page
+    team: str | None = "{team}"  # team of the audit entry
+    file: str = ""  # file to upload
+    is_idempotent: bool = False  # a repetition changes nothing
+    also_watched: frozenset[str] = frozenset()  # additional tables to watch
     written_before: frozenset[str] = (
         frozenset()
-    )  # tables that are written in portions before it, and mean nothing without it
-    written_after: frozenset[str] = frozenset()  # tables that follow in portions after it
-    has_two_entries: bool = (
-        False  # in as many transactions as it needs: an entry with the first, another one with the last
-    )
+    )  # tables written in batches before the audit entry, without effect until then
+    written_after: frozenset[str] = frozenset()  # tables written in batches after the audit entry
+    has_two_entries: bool = False  # several transactions, with an audit entry in the first and in the last
     variant: str = ""
 
     @property
     def key(self) -> str:
-        """Of a route: whose key asks."""
+        """Return the API key for a route."""
         return "PLATFORM" if re.search(" /v1/(teams|approvals)", self.target) else "ACME"
 
     @property
@@ -211,7 +209,7 @@ async def make_domain(world: Environment) -> Values:
 
 
 async def make_moving_domain(world: Environment) -> Values:
-    """A domain that moves from TXT to CNAME records."""
+    """Create a domain that moves from TXT to CNAME records."""
     created, setup = await make_domain(world), world.house.store.setup
     platform = msgspec.structs.replace(setup.current.platform, dkim_zone="dkim.heliograph.test")
     await write_records(world.house.store, ("platform", PLATFORM_ID, platform, None))
@@ -232,7 +230,7 @@ async def make_domain_by_command(world: Environment) -> Values:
 
 
 async def make_platform_domain(world: Environment) -> Values:
-    """The service makes it when it is first asked for."""
+    """Create the platform's domain: the service does so at its first use."""
     await world.get_page(f"{OPERATOR}/platform/sender", "operator")
     return {}
 
@@ -254,7 +252,7 @@ async def make_refused_name(world: Environment) -> Values:
 
 
 async def make_recipient_code(world: Environment) -> Values:
-    """Sent to somebody who is to be a recipient of the sandbox."""
+    """Send a confirmation code to a new recipient of the sandbox."""
     address = f"me{world.next_number()}@example.com"
     path = TEAM.format(team="team_sandbox")
     requested = await world.post_form(f"{path}/senders/recipients", {"address": address}, "owner")
@@ -292,7 +290,7 @@ async def make_layout_with_revision(world: Environment) -> Values:
 
 
 async def make_template(world: Environment) -> Values:
-    """With two versions."""
+    """Create a template with two versions."""
     id_ = f"tpl_{world.next_number()}"
     for text in ("First", "Second"):
         await world.apply_setup(_template_setup(id_, f'text = "{text}"'))
@@ -336,7 +334,7 @@ def _template_setup(id_: str, more: str) -> str:
 
 
 async def make_team(world: Environment, mode: str = "sandbox") -> Values:
-    """With all that it needs to go live."""
+    """Create a team that meets all requirements for going live."""
     number = world.next_number()
     await world.apply_setup(
         f'[[teams]]\nid = "team_{number}"\nname = "Team {number}"\nmode = "{mode}"\ncredit = "1.00"\n'
@@ -369,7 +367,7 @@ async def make_team_to_be_deleted(world: Environment) -> Values:
 
 
 async def make_paused_team(world: Environment) -> Values:
-    """By its reputation."""
+    """Create a team that was paused because of its reputation."""
     created, now = await make_team(world), world.house.clock.now()
     ref = world.house.store.setup.current.teams[created["team"]].record.ref
     await world.sql(f"INSERT INTO reputation VALUES ({ref}, {now - now % HOUR_MS}, 1000, 500, 0)")
@@ -383,7 +381,7 @@ async def make_person(world: Environment) -> Values:
 
 
 async def make_actor(world: Environment) -> Values:
-    """Who changes something about their own account."""
+    """Create a user who changes their own account."""
     return {"who": await world.make_person()}
 
 
@@ -394,7 +392,7 @@ async def make_actor_with_two_sessions(world: Environment) -> Values:
 
 
 async def make_actor_with_totp_secret(world: Environment) -> Values:
-    """About to turn the code at sign-in on."""
+    """Create a user who is about to enable TOTP."""
     who = await world.make_person()
     shown = await world.get_page("/dashboard/account/totp", who)
     (secret,) = re.findall(r"<code>([A-Z2-7 ]+)</code>", shown)
@@ -410,7 +408,7 @@ async def make_actor_with_totp(world: Environment) -> Values:
 
 
 async def make_actor_with_device(world: Environment) -> Values:
-    """That has answered, and is about to be added."""
+    """Create a user whose device has answered the challenge of a new passkey."""
     who, device, browser = await world.make_person(), Authenticator(), world.house.browser()
     browser.cookies = {SESSION_COOKIE: world.people[who][1]}
     answer = device.make((await browser.get("/dashboard/account/passkeys/new")).body)
@@ -494,7 +492,7 @@ async def make_held_message(world: Environment) -> Values:
 async def make_dead_letter(world: Environment) -> Values:
     created = await make_failed_message(world)
     key, _ = created["place"].split("-")
-    dead = """updated_at = 1, detail = '{"reason":"quarantined"}'"""  # long ago, by the clocks of all edges
+    dead = """updated_at = 1, detail = '{"reason":"quarantined"}'"""  # in the past for the clocks of all edges
     await world.sql(f"UPDATE recipient SET {dead} WHERE message = {key}")
     return created | {"until": str(world.house.clock.now() + HOUR_MS)}
 
@@ -515,7 +513,7 @@ async def make_setup_file(world: Environment) -> Values:
 
 
 async def replace_secret(world: Environment) -> Values:
-    """The database goes by one that is in another folder."""
+    """Make the database use a master secret of another folder."""
     await world.run_command("secret", "replace", "--data", str(world.service.data / "other"))
     return {}
 
@@ -711,7 +709,7 @@ CHANGES = [
     command("approval approve", "display_name.approve", "{id}", make=make_display_name, is_idempotent=True),
     command("approval refuse", "display_name.refuse", "{id}", "--reason", "no", make=make_display_name,
             is_idempotent=True),
-    # as Resend's clients ask for it
+    # calls of Resend's clients
     route(f"POST {RESEND}/domains", "domain.add", {"name": "r{n}.test"}),
     route(f"POST {RESEND}/domains/{{id}}/verify", "domain.verified", {}, make_domain, is_idempotent=True),
     route(f"DELETE {RESEND}/domains/{{id}}", "domain.remove", {}, make_domain, is_idempotent=True),
@@ -736,7 +734,7 @@ CHANGES = [
           is_idempotent=True),
     route(f"POST {RESEND}/templates/{{template}}/duplicate", "template.save", {}, make_template),
     route(f"DELETE {RESEND}/templates/{{template}}", "template.archive", {}, make_template, is_idempotent=True),
-    # as Postmark's clients do
+    # calls of Postmark's clients
     route(f"POST {POSTMARK}/message-streams/{{stream}}/suppressions", "suppression.add",
           {"Suppressions": [{"EmailAddress": "p{n}@example.com"}]}, make_stream, is_idempotent=True),
     route(f"POST {POSTMARK}/message-streams/{{stream}}/suppressions/delete", "suppression.remove",
@@ -750,7 +748,7 @@ CHANGES = [
           is_idempotent=True),
     route(f"DELETE {POSTMARK}/webhooks/{{webhook}}", "webhook.remove", {}, make_postmark_webhook,
           written_after=DELIVERIES),
-    # as Twilio's clients do
+    # calls of Twilio's clients
     route(f"POST {MESSAGES}/{{sid}}", "message.redact", {"Body": ""}, make_canceled_sms),
     route(f"DELETE {MESSAGES}/{{sid}}", "message.delete", {}, make_canceled_sms, is_idempotent=True),
     # layouts
@@ -828,7 +826,7 @@ CHANGES = [
     page(f"{OPERATOR}/teams/{{team}}/restore", "team.restore", {}, make_team_to_be_deleted, is_idempotent=True),
     page(f"{OPERATOR}/keys", "key.create", {"name": "key {n}"}, is_idempotent=True),
     page(f"{OPERATOR}/keys/{{key}}/revoke", "key.revoke", {}, make_platform_key, is_idempotent=True),
-    # as platforms do
+    # calls with a platform key
     route("POST /v1/teams", "team.create", {"id": "team_api{n}"}, team="team_api{n}", is_idempotent=True),
     route("PATCH /v1/teams/{team}", "team.change", {"email_quota": 7}, make_team, is_idempotent=True),
     route("DELETE /v1/teams/{team}", "team.delete", {}, make_team, is_idempotent=True),
@@ -854,7 +852,7 @@ CHANGES = [
     page(f"{OPERATOR}/carriers/{{carrier}}/edit", "carrier.edit", {"step_ms": "7"}, make_carrier, is_idempotent=True),
     page(f"{OPERATOR}/carriers/{{carrier}}/remove", "carrier.remove", {}, make_carrier, is_idempotent=True),
     page(f"{OPERATOR}/carriers/{{carrier}}/test", "carrier.test", {"address": "a@example.com"}, make_carrier,
-         written_after=frozenset({"carrier_use"})),  # that it answered
+         written_after=frozenset({"carrier_use"})),  # the carrier responded
     command("carriers change", "carrier.change", "{carrier}", "--enable", "--priority", "7", make=make_carrier,
             team=None,
             is_idempotent=True),
@@ -881,7 +879,7 @@ CHANGES = [
     command("secret replace", "secret.replace", make=replace_secret, team=None, is_idempotent=True),
 ]  # fmt: skip
 
-# What changes nothing of what is managed.
+# Routes and commands that are no managed change.
 EXCEPTIONS = {
     "POST /dashboard/sign-in": "a session is made, and an entry says so: tests/accounts/test_provider.py",
     "POST /dashboard/sign-in/passkey": "the same: tests/accounts/test_passkeys.py",

@@ -15,7 +15,7 @@ ADA = Actor(kind="person", id="usr_ada", address="192.0.2.7")
 
 
 async def list_entries(store: Store, team: str | None = None) -> list[tuple[str, str, str, str]]:
-    """The audit log, newest first."""
+    """Return the audit entries, newest first."""
     return [(line.actor, line.action, line.subject, line.detail) for line in await store.audit.list_rows(team)]
 
 

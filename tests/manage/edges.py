@@ -1,4 +1,4 @@
-"""The three edges on one store, without processes: pages, routes and commands; and a watch over their transactions."""
+"""The three edges (pages, routes, commands) on one store without processes, and a watcher of their transactions."""
 
 import base64
 import json
@@ -33,9 +33,9 @@ from tests.storage.conftest import Sql, asking
 Fault = Literal["", "entry", "commit"]
 FAULTS: tuple[Fault, ...] = ("entry", "commit")
 Values = dict[str, str]
-Dump = dict[str, str]  # table → all that it holds
+Dump = dict[str, str]  # table → its content
 
-# What is no change of anybody's: counters and throttles, what the service notes of its own work, being signed in.
+# Tables without changes by people: counters, rate limits, records of the service's own work, sessions.
 UNWATCHED_TABLES = {
     "counter",
     "wrong_try",
@@ -54,7 +54,7 @@ COLUMN_QUERIES = (
     "SELECT m.name, p.name FROM sqlite_schema m JOIN pragma_table_info(m.name) p WHERE m.type = 'table'",
     "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public'",
 )
-VOLATILE_COLUMN = ("person", "totp_step")  # the last code that was taken, right before a change that needed one
+VOLATILE_COLUMN = ("person", "totp_step")  # step of the last TOTP code, used just before such a change
 FORM_CONTENT_TYPE = "application/x-www-form-urlencoded"
 CLIENT_ADDRESS = "192.0.2.1"
 BOUNDARY = "----file"
@@ -68,11 +68,11 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class EdgeResponse(msgspec.Struct, frozen=True):
-    """What an edge answered."""
+    """The response of an edge."""
 
     ok: bool
     body: str
-    redirect_to: str = ""  # of a redirect
+    redirect_to: str = ""  # target of a redirect
 
     @property
     def json(self) -> Any:
@@ -81,13 +81,13 @@ class EdgeResponse(msgspec.Struct, frozen=True):
 
 
 class TransactionWatcher:
-    """Sees which tables each transaction changes; a fault ends those that write to the audit log."""
+    """Records which tables each transaction changes; a fault can end those that write to the audit log."""
 
     def __init__(self, statement: str) -> None:
         self._statement = statement
         self._is_recording = False
         self._fault: Fault = ""
-        self.changed_tables: list[set[str]] = []  # by the transactions that were committed and changed anything
+        self.changed_tables: list[set[str]] = []  # tables changed by each committed transaction that changed any
 
     @contextmanager
     def recording(self, fault: Fault = "") -> Iterator[None]:
@@ -114,7 +114,7 @@ class TransactionWatcher:
                 before = await self._dump(tx)
                 result = await transaction(_FaultyTx(tx, self._fault))
                 after = await self._dump(tx)
-                changed.clear()  # a story may run again after a conflict
+                changed.clear()  # a transaction function may run again after a conflict
                 changed.update(table for table in before if before[table] != after[table])
                 if self._fault == "commit" and "audit" in changed:
                     raise StoreUnavailable("killed before the commit")
@@ -151,7 +151,7 @@ class _FaultyTx:
 
 
 async def dump_statement(sql: Sql, sqlite: bool) -> str:
-    """Reads every table as one text."""
+    """Return a query that reads every table as one text."""
     tables: dict[str, list[str]] = {}
     for table, column in await sql(COLUMN_QUERIES[not sqlite]):
         if (table, column) != VOLATILE_COLUMN:
@@ -167,7 +167,7 @@ async def dump_statement(sql: Sql, sqlite: bool) -> str:
 
 
 class Environment:
-    """The teams of tests/setup.toml, an owner and an operator; whatever is made is made through an edge."""
+    """The teams of tests/setup.toml, an owner and an operator; all other objects are created through an edge."""
 
     def __init__(self, house: Instance, service: Service, sql: Sql, watch: TransactionWatcher, statement: str) -> None:
         self.house, self.service, self.sql, self.watcher = house, service, sql, watch
@@ -177,7 +177,7 @@ class Environment:
             "PLATFORM": json.loads(self.command("key", "create", "--platform", "--json").body)["token"]
         }
         self.people: dict[str, tuple[str, str]] = {}  # name → id, cookie
-        self.passkey_cookies: dict[str, str] = {}  # name → the cookie of a question that a device has answered
+        self.passkey_cookies: dict[str, str] = {}  # name → cookie of a challenge that the device has answered
 
     def next_number(self) -> str:
         return str(next(self._numbers))
@@ -190,7 +190,7 @@ class Environment:
         return int(key)
 
     async def entries(self, after: int) -> list[Entry]:
-        """Without those that explain other entries' new texts."""
+        """Return the audit entries, without those that record the new texts of other entries."""
         rows = await self.sql(f"SELECT person, action, team, address FROM audit WHERE key > {after} ORDER BY key")
         return [Entry(*row) for row in rows if row[1] != ERASE_ACTION]
 
@@ -201,7 +201,7 @@ class Environment:
         return EdgeResponse(done.returncode == 0, done.stdout if done.returncode == 0 else done.stderr)
 
     async def run_command(self, *arguments: str) -> str:
-        """Of a command that must succeed; the store follows."""
+        """Run a command that must succeed, and refresh the store."""
         response = self.command(*arguments)
         assert response.ok, response.body
         await self.house.store.setup.refresh()
@@ -249,14 +249,14 @@ class Environment:
     # -- people ---------------------------------------------------------------------------------------------------
 
     async def make_person(self, **roles: Any) -> str:
-        """Somebody who is signed in; answers the name, which is also the beginning of the address."""
+        """Create a signed-in user; return the name, which is also the local part of the address."""
         name = f"p{self.next_number()}"
         browser = await self.house.person(f"{name}@example.com", **roles)
         self.people[name] = await self.house.id_of(f"{name}@example.com"), browser.cookies[SESSION_COOKIE]
         return name
 
     def totp_code(self, secret: str) -> str:
-        """Of an authenticator; every time a new one."""
+        """Return an authenticator's code, a new one each time."""
         self.house.clock.forward(totp.TIME_STEP_MS)
         return totp.code_at(base64.b32decode(secret), self.house.clock.now() // totp.TIME_STEP_MS)
 
@@ -282,7 +282,7 @@ async def open_environment(url: str, folder: Path, *, has_people: bool = True) -
 
 @contextmanager
 def fast_erasure_and_dns() -> Iterator[None]:
-    """An erasure without the time that it takes, and a DNS in which everything is right."""
+    """Make erasure fast, and DNS answers correct."""
 
     async def all_records_found(records: Sequence[Record], _: Any) -> list[tuple[Record, Verdict]]:
         return [(record, Verdict(ok=True)) for record in records]

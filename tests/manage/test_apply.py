@@ -1,4 +1,4 @@
-"""A setup file: one entry for all that it changes, in the log of the team that it changes alone."""
+"""A setup file: one audit entry for all its changes, in a team's log if it changes only that team."""
 
 import threading
 
@@ -69,7 +69,7 @@ async def test_setup_file_with_an_error_writes_no_audit_entry(store: Store, team
 
 
 async def test_webhook_keys_are_generated_outside_the_write_lock(store: Store, teams: None) -> None:
-    """Of RSA they take seconds: never by the event loop, nor inside the transaction."""
+    """RSA keys take seconds: neither the event loop nor a transaction may wait for them."""
     made_in = list[str]()
 
     def make() -> tuple[bytes, str]:

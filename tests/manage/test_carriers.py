@@ -1,4 +1,4 @@
-"""Carriers changed and tried: one entry each, and none for what is refused."""
+"""Carriers are changed and tested: one audit entry for each change, and none for a refused one."""
 
 import pytest
 
@@ -47,7 +47,7 @@ async def test_carrier_test_message_is_counted(store: Store, relay: str) -> None
     with pytest.raises(InvalidRequest, match="Enter an email address"):
         await carriers.send_test(store, ADA, failover, carrier, "me")
     assert len(await list_entries(store)) == 1
-    # Counted as nothing
+    # Not counted
     assert (await store.carrier_stats.read_recent(store.clock.now()))[relay] == RecentCarrierCounts(has_accepted=True)
 
 
@@ -153,7 +153,7 @@ async def test_carrier_order_is_changed_by_swapping_neighbours(store: Store) -> 
         await create(store, ("sms", "simulator"), id_, {})
     await create(store, ("email", "simulator"), "mail", {})
     await carriers.move(store, ADA, "c", -1)
-    await carriers.move(store, ADA, "a", -1)  # it is the first
+    await carriers.move(store, ADA, "a", -1)  # the carrier is the first
     order = [(item.id, item.priority) for item in carriers.carriers_of_channel(store.setup.current, "sms")]
     assert order == [("a", 10), ("c", 20), ("b", 30)]
     await carriers.move(store, ADA, "a", 1)

@@ -1,4 +1,4 @@
-"""Credit: the booking and its entry in one transaction, or neither."""
+"""Credit: the booking and its audit entry are in one transaction."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Dead letters, one or all at once: an entry for each that moved."""
+"""Dead letters, one or all at once: an audit entry for each that is retried or dropped."""
 
 from collections.abc import Awaitable, Callable
 
@@ -19,7 +19,7 @@ All = Callable[[Store, Actor, int], Awaitable[object]]
 
 @pytest.fixture
 async def dead(store: Store, clock: TestClock, teams: None) -> list[str]:
-    """The messages of three dead letters."""
+    """Return the messages of three dead letters."""
     for index in range(3):
         await store.messages.accept(message(clock, f"a{index}@example.com"))
     return [letter.id for letter in await kill(store, clock, 3)]
@@ -29,7 +29,7 @@ async def test_dead_letter_single_action_writes_one_audit_entry(
     store: Store, clock: TestClock, dead: list[str]
 ) -> None:
     first, second, _ = await store.dead_letters.list_page()
-    for _ in range(2):  # the second time they are none any more
+    for _ in range(2):  # the second time they are no longer dead letters
         await dead_letters.retry(store, ADA, first.key)
         await dead_letters.drop(store, COMMAND_LINE, second.key)
     assert await list_entries(store) == [

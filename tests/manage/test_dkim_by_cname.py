@@ -28,7 +28,7 @@ ZONE = "dkim.heliograph.test"
 
 
 class ZoneDns:
-    """Answers the owner's records, and those of our zone once the operator published them."""
+    """Answers with the owner's records, and with those of our zone that the operator has published."""
 
     def __init__(self) -> None:
         self.owner_publishes = True

@@ -1,4 +1,4 @@
-"""Sending domains: who has a name, how many a team may add, the platform's own sender, and the audit entries."""
+"""Sending domains: owner of a name, maximum per team, the platform's own sender, and audit entries."""
 
 import asyncio
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ TEAMS = [TeamRecord(ref=number, id=id_, name=id_, domains_max=3) for number, id_
 
 
 class FakeDns:
-    """Finds the records of the domains that were published."""
+    """Answers with the records of published domains."""
 
     def __init__(self) -> None:
         self.published: set[str] = set()
@@ -101,7 +101,7 @@ async def test_a_name_that_another_team_has_proved_is_refused(domains: Domains, 
 
 async def test_a_team_adds_as_many_as_it_may(domains: Domains) -> None:
     names = [f"{number}.shop.test" for number in range(3)]
-    for name in names * 2:  # one that it has already is not one more
+    for name in names * 2:  # adding an existing domain again does not count
         await domains.add(ADA, "team_a", name, "A")
     with pytest.raises(InvalidRequest, match="has 3 domains, the maximum"):
         await domains.add(ADA, "team_a", "more.shop.test", "A")
@@ -146,7 +146,7 @@ async def test_domain_change_writes_one_audit_entry(
     store: Store, domains: Domains, dns: FakeDns, clock: TestClock
 ) -> None:
     shop = await domains.add(ADA, "team_a", "Shop.test")
-    await domains.add(ADA, "team_a", "shop.test")  # it has it
+    await domains.add(ADA, "team_a", "shop.test")  # the team has this domain already
     await domains.check(ADA, shop.id)  # nothing is found: no change
     await publish(domains, dns, shop.id)
     await domains.check(ADA, shop.id)
@@ -256,7 +256,7 @@ async def test_after_a_change_it_is_looked_up_by_itself(
     clock.forward(5_000)
     await domains.check_watched()
     assert ((await domains.status(shop.id)).checked_at or 0) >= first.next_check_at
-    assert store.setup.current.version == before  # no process has to load anything
+    assert store.setup.current.version == before  # the setup did not change
     await publish(domains, dns, shop.id)
     clock.forward(5_000)
     await domains.check_watched()
@@ -265,7 +265,7 @@ async def test_after_a_change_it_is_looked_up_by_itself(
 
 
 async def test_regular_check_keeps_the_frequent_checks_after_a_change(domains: Domains, clock: TestClock) -> None:
-    """Every ten minutes, a regular check includes domains that were added since."""
+    """A regular check, every ten minutes, includes domains that were added since the last one."""
     shop = await domains.add(ADA, "team_a", "shop.test")
     await domains.check_watched()
     clock.forward(90_000)

@@ -1,4 +1,4 @@
-"""Every changing page, route and command: one audit entry, in its transaction, that names who changed it (P23)."""
+"""Every changing page, route and command writes one audit entry with its actor, in its transaction (P23)."""
 
 import re
 import shutil
@@ -58,14 +58,17 @@ async def world(url: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIter
 
 
 def _row(change: Change) -> Any:
-    """On PostgreSQL what takes more than one transaction; tests of storage try the others' statements."""
+    """Return a test case, which runs on both databases if the change takes several transactions.
+
+    Tests of storage run the other queries on PostgreSQL.
+    """
     parts = change.has_two_entries or change.written_before or change.written_after or change.also_watched
     return pytest.param(change, id=change.name, marks=pytest.mark.both_databases if parts else [])
 
 
 @pytest.mark.parametrize("change", [_row(change) for change in CHANGES])
 async def test_every_change_writes_one_audit_entry_in_its_transaction(world: Environment, change: Change) -> None:
-    """First killed before the entry, then before the commit, then let through; and once more, where that is nothing."""
+    """The change is killed before the entry, then before the commit, then completed; if idempotent, it is repeated."""
     values: Values = {"team": "team_acme", "n": world.next_number()} | await change.make(world)
     entry = change.entry(world, values)
     unwatched = (UNWATCHED_TABLES | change.written_before) - change.also_watched
@@ -106,7 +109,7 @@ async def _check_rollback(world: Environment, run: Callable[[], Awaitable[EdgeRe
 
 @pytest.mark.both_databases
 async def test_the_first_operator_is_one_entry(database_url: str, tmp_path: Path) -> None:
-    """On an instance of its own: there is nobody yet."""
+    """Uses an instance of its own, without any user."""
     async with open_environment(database_url, tmp_path, has_people=False) as world:
         link = f"/dashboard/link/{await make_first_link(world.house.store)}"
         form = {"email": "first@example.com", "password": PASSWORD}
@@ -119,9 +122,9 @@ async def test_the_first_operator_is_one_entry(database_url: str, tmp_path: Path
 
 @pytest.mark.both_databases
 async def test_a_backup_is_paused_by_the_command_line(world: Environment, url: str, tmp_path: Path) -> None:
-    """In the copy; what it was copied from stays as it was."""
+    """The pause is in the copy; the original does not change."""
     if not url.startswith("sqlite"):
-        assert not world.command("backup", str(tmp_path / "copy")).ok  # its own tools copy it
+        assert not world.command("backup", str(tmp_path / "copy")).ok  # PostgreSQL is backed up by its own tools
         return
     await world.run_command("resume")
     last = await world.last_entry()
@@ -161,7 +164,7 @@ def test_every_command_is_in_the_table() -> None:
 
 
 def _check_table(edge: str, result: set[str]) -> None:
-    """Both ways: what the table names and nobody has any more is taken out of it."""
+    """Check both directions: the table must not name routes that no longer exist either."""
     result = {_without_parameter_names(name) for name in result}
     listed = {
         _without_parameter_names(f"POST {item.target}" if edge == "page" else item.target)
@@ -179,5 +182,5 @@ def _edge_of(name: str) -> str:
 
 
 def _without_parameter_names(name: str) -> str:
-    """Whatever its parameters are called."""
+    """Return the path with anonymous parameters."""
     return re.sub(r"\{\w+\}", "{}", name)

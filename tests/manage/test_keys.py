@@ -1,4 +1,4 @@
-"""API keys: one audit entry with each change, in its transaction, and what is refused."""
+"""API keys: one audit entry per change, in its transaction, and what is refused."""
 
 import msgspec
 import pytest

@@ -35,7 +35,7 @@ ADA, KEY = Actor(kind="person", id="usr_ada"), Actor(kind="key", id="key_1")
     [
         (ADA, {"reason": "No brand."}, ["Refused: the layout Frame. No brand."]),
         (ADA, {}, ["Approved: the layout Frame."]),
-        (KEY, {}, []),  # nobody to tell
+        (KEY, {}, []),  # nobody is notified
     ],
 )
 async def test_layout_requester_is_notified_of_the_decision(

@@ -1,4 +1,4 @@
-"""Delivery paused and resumed: one entry each, whoever does it."""
+"""Pausing and resuming delivery: one audit entry each, whoever does it."""
 
 import pytest
 

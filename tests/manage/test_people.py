@@ -1,4 +1,4 @@
-"""People: who may be invited and given links, and that nothing changed leaves no entry."""
+"""People: who may be invited and get links; an action without effect writes no audit entry."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -33,7 +33,7 @@ async def known(store: Store, **roles: str) -> Person:
 async def test_an_invitation_and_its_link_have_one_entry(store: Store, teams: None) -> None:
     created = await people.invite(store, OWNER, "team_1", ADA, "viewer", SHOWN)
     result = await store.people.use_link(created.token, "invite")
-    assert result is None  # whoever made it is no owner
+    assert result is None  # the creator of the link is not an owner
     assert await store.people.list_invitations(created.person.id) == {"team_1": "viewer"}
     assert await entries(store) == [("usr_owner", "member.invite", "viewer", "team_1")]
 
@@ -42,7 +42,7 @@ async def test_an_invitation_and_its_link_have_one_entry(store: Store, teams: No
     ("wanted", "role", "fields"),
     [
         (NewPerson(email="ada", name="a\nb"), "boss", {"email", "name", "role"}),
-        (NewPerson(email="ada@example.com"), "viewer", {"email"}),  # is there already
+        (NewPerson(email="ada@example.com"), "viewer", {"email"}),  # is a member already
     ],
 )
 async def test_invalid_invitation_is_refused(

@@ -1,4 +1,4 @@
-"""What holds for every team: one audit entry with a change, none without one, and what is refused."""
+"""Platform settings: one audit entry per change, none without a change, and what is refused."""
 
 import pytest
 

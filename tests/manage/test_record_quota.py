@@ -1,4 +1,4 @@
-"""What a team makes by itself is bounded: every process has it in memory. The operator's shell may make more."""
+"""The records that a team can create are limited, because every process holds them in memory; the shell is exempt."""
 
 from collections.abc import Awaitable, Callable
 

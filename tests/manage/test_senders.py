@@ -1,4 +1,4 @@
-"""Display names, sender ids and recipients: one audit entry with each change, none without one, and what is refused."""
+"""Display names, sender ids and recipients: one audit entry per change, none without a change, and refusals."""
 
 import pytest
 

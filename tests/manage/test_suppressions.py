@@ -1,4 +1,4 @@
-"""The suppression list: one audit entry with each change, in its transaction, and none when nothing changed."""
+"""The suppression list: one audit entry per change, in its transaction, and none without a change."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Teams: one entry with each change, in its transaction, none when nothing changed, and what is refused."""
+"""Teams: one audit entry per change, in its transaction, none without a change, and what is refused."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

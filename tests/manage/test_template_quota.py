@@ -1,4 +1,4 @@
-"""A team's templates and layouts take so much room and no more: every process has all of them in memory."""
+"""The total size of a team's templates and layouts is limited, because every process holds them in memory."""
 
 from collections.abc import Awaitable, Callable
 

@@ -1,4 +1,4 @@
-"""Templates: one audit entry with each change, none without one, and what is refused."""
+"""Templates: one audit entry per change, none without a change, and what is refused."""
 
 import pytest
 from msgspec.structs import replace

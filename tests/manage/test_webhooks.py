@@ -1,4 +1,4 @@
-"""Webhooks: one audit entry with each change, secrets at rest, and what is refused."""
+"""Webhooks: one audit entry per change, encrypted secrets, and what is refused."""
 
 import asyncio
 import threading
@@ -38,7 +38,7 @@ async def webhooks(settings: Settings, store: Store, clock: TestClock, teams: No
 
 
 async def audited(store: Store) -> list[tuple[str, str, str, str]]:
-    """Oldest first."""
+    """Return the audit entries, oldest first."""
     lines = await store.audit.list_rows("team_1")
     return [(line.actor, line.action, line.subject, line.detail) for line in reversed(lines)]
 
@@ -87,7 +87,7 @@ async def test_user_and_password_are_sealed_and_stay_with_their_address(
 
     created = (await webhooks.create(ADA, "team_1", WebhookRequest(url=own, events=["*"]))).webhook
     assert (created.url, opened(created)) == (URL, b"me:s3cr3t")
-    assert await moved(URL) == (URL, b"me:s3cr3t")  # as a form sends what it was shown
+    assert await moved(URL) == (URL, b"me:s3cr3t")  # as a form submits an unchanged URL
     assert await moved(URL.replace("//", "//@")) == (URL, None)
     assert await moved(own) == (URL, b"me:s3cr3t")
     assert await moved(f"{URL}2") == (f"{URL}2", None)
@@ -161,7 +161,7 @@ async def test_the_limit_holds_for_requests_at_once(webhooks: Webhooks, store: S
 async def test_webhook_keys_are_generated_outside_the_write_lock(
     webhooks: Webhooks, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Never by the event loop, nor inside the transaction."""
+    """Keys are generated neither on the event loop nor inside the transaction."""
     made_in = list[str]()
     make_pair, in_transaction = webhooks._make_pair, list[bool]()
     write = store.database.write

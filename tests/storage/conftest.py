@@ -1,4 +1,4 @@
-"""Two teams with credit on both databases, a second process on the same one, and a checker of its own."""
+"""A store with two teams that have credit on both databases, a second process, and independent SQL access."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -22,7 +22,7 @@ Sql = Callable[[str], Awaitable[list[tuple[Any, ...]]]]
 
 @pytest.fixture
 async def store(settings: Settings, clock: TestClock) -> AsyncIterator[Store]:
-    """Runs on both databases; teams 1 and 2 have credit."""
+    """Return a store on each database; teams 1 and 2 have credit."""
     async with open_store(settings, clock, "seat/0") as store:
         await set_up(store, new_teams=[NewTeam(1, CREDIT), NewTeam(2, CREDIT)])
         yield store
@@ -30,7 +30,7 @@ async def store(settings: Settings, clock: TestClock) -> AsyncIterator[Store]:
 
 @pytest.fixture
 async def sql(store: Store, settings: Settings) -> AsyncIterator[Sql]:
-    """Asks the database without the code under test."""
+    """Return a function that queries the database without the code under test."""
     async with asking(settings) as ask:
         yield ask
 

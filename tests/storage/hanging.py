@@ -1,4 +1,4 @@
-"""A network between us and PostgreSQL that can hang or break: a proxy from a TCP port to the server's Unix socket."""
+"""A network to PostgreSQL that can hang or break: a proxy from a TCP port to the server's Unix socket."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,32 +16,32 @@ class Network:
         self._writers: list[asyncio.StreamWriter] = []
         self._flows = asyncio.Event()
         self._flows.set()
-        self.refuses = False  # connections are closed as soon as they come
+        self.refuses = False  # connections are closed at once
         self.connections = 0
 
     def hang(self) -> None:
-        """Nothing arrives any more, and nobody is told."""
+        """Forward no more data, without closing any connection."""
         self._flows.clear()
 
     def flow(self) -> None:
         self._flows.set()
 
     def drop(self) -> None:
-        """Every connection is reset."""
+        """Reset every connection."""
         for writer in self._writers:
             writer.transport.abort()
         self._writers.clear()
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[str]:
-        """The URL of the database behind it."""
+        """Return the URL of the database through this proxy."""
         server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
         try:
             yield f"postgresql://postgres@127.0.0.1:{server.sockets[0].getsockname()[1]}{self._name}?sslmode=disable"
         finally:
             server.close()
             self.refuses = True
-            while self._tasks:  # who still connects may have begun two pipes
+            while self._tasks:  # a connection in progress may have started two more tasks
                 self.drop()
                 tasks, self._tasks = self._tasks, set()
                 for task in tasks:

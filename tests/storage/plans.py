@@ -1,6 +1,6 @@
-"""Which indexes each query goes by, on either database."""
+"""The indexes that each query uses, on either database."""
 
-# As many as teams, webhooks, people, or fewer.
+# Tables with at most as many rows as there are teams, webhooks or users.
 SMALL = {
     *("account", "counter", "fact", "setting", "circuit", "judgement", "endpoint", "person", "member", "machine_clock"),
     "carrier_callback",
@@ -21,14 +21,14 @@ SMALL = {
         "passkey",
     ),
 }
-# Partial indexes that hold what is in work or has gone wrong: walked from end to end, they are still short.
+# Partial indexes of unfinished or failed work: scanned completely, but always short.
 SHORT = {
     *("outbox_claimed", "outbox_suspect", "recipient_dead", "verification_dispatching", "verification_pending"),
     *("verification_waiting", "verification_by_carrier"),
     "suppression_import_open",
     *("happening_untold", "notice_due"),
 }
-# Queries that walk through a table, or through what one owner has in it: why that is bounded, or has to be.
+# Queries that scan a table, or the rows of one owner, with the reason why that is bounded or necessary.
 WHOLE = {
     "waiting_by_team": {"outbox": "LIMIT, and min() by index, from team to team"},
     "waiting_deliveries": {"delivery": "LIMIT, and min() by index, from webhook to webhook"},
@@ -112,7 +112,7 @@ WHOLE = {
     "insert_events": {"event_key_seq": "a sequence has one row"},
     "queues_version": {"outbox": "LIMIT, and the ends of an index", "delivery": "LIMIT"},
 }
-# Queries that sort, apart from those that sort what is found for rows given to them: what they sort.
+# Queries that sort, with what they sort; except those that sort only rows found for their parameters.
 SORTED = {
     "complaint_rates": "one row per team, source and provider",
     "instance_figures": "a day of hours, summed by team",
@@ -145,7 +145,7 @@ SORTED = {
     "search_suppressions": "LIMIT :scan before it",
     "searched_suppressions_end": "LIMIT :scan before it",
 }
-# Each query: the indexes on tables that grow. Another index here is a decision: see what it reads with ten million.
+# Query → indexes on tables that grow. Before another index is accepted here, check what it reads with ten million rows.
 INDEXES = {
     "lock_accounts": "",
     "update_accounts": "",

@@ -1,4 +1,4 @@
-"""The real PgBouncer in transaction mode before a PostgreSQL of the tests."""
+"""The real PgBouncer in transaction mode, in front of the tests' PostgreSQL."""
 
 import os
 import shutil
@@ -14,18 +14,18 @@ from urllib.parse import parse_qs, urlsplit
 from tests.npm import miss
 from tests.service import free_port, until
 
-SESSIONS = 3  # of the server: fewer than those who ask
+SESSIONS = 3  # sessions of the server: fewer than the clients
 
 
 @contextmanager
 def pgbouncer(url: str) -> Iterator[str]:
-    """The URL of the same database behind it."""
+    """Return the URL of the same database through PgBouncer."""
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:
         miss("PgBouncer", "pgbouncer is not installed")
     parts = urlsplit(url)
     sockets, port = parse_qs(parts.query)["host"][0], free_port()
-    owner = os.stat(sockets).st_uid  # it refuses to run as root
+    owner = os.stat(sockets).st_uid  # PgBouncer refuses to run as root
     with tempfile.TemporaryDirectory(prefix="heliograph-pgbouncer-") as folder:
         config = Path(folder) / "pgbouncer.ini"
         config.write_text(

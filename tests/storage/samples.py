@@ -1,4 +1,4 @@
-"""Messages and verifications as accept hands them to the store, in short."""
+"""Short ways to build messages and verifications as the accept functions pass them to the store."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -24,14 +24,14 @@ from heliograph.storage.store import Store
 from heliograph.storage.verifications import Check, Finish, Start, VelocityWindow
 from tests.clocks import TestClock
 
-ENTRY = COMMAND_LINE.audit_entry(0, "test", "")  # where the audit log does not matter
-KEY = "key"  # the API key behind everything here
+ENTRY = COMMAND_LINE.audit_entry(0, "test", "")  # audit entry for tests that do not check the audit log
+KEY = "key"  # the API key of all these messages
 RIGHT, WRONG = "right", "wrong"
 PHONE = "+14155550100"
 
 
 async def settle(people: People, email: str, name: str, roles: dict[str, str], entry: AuditEntry = ENTRY) -> Person:
-    """Somebody who has these roles without being asked; an empty team: runs the instance."""
+    """Create a user who has these roles without an invitation; an empty team makes an operator."""
     offered = await people.change_by_email(
         email, name, roles, lambda item: set_roles(item, roles, entry, invites=False)
     )
@@ -48,7 +48,7 @@ def message(
     decide: Callable[[AcceptState], Decision] | None = None,
     **more: Any,
 ) -> Acceptance:
-    """A message whose answer is its id, and what it `says`; it costs `price`."""
+    """Return a message whose response is its id and `says`; its price is `price`."""
     id_ = clock.new_id("eml_")
     to = addresses or ("ada@example.com",)
 
@@ -75,7 +75,7 @@ def message(
 async def send_email(
     store: Store, clock: TestClock, subject: str, *to: str, sender: str = "hi@acme.test", **more: Any
 ) -> str:
-    """Accept an email a second after the one before, with an answer that can be searched; answers its id."""
+    """Accept an email a second after the previous one, with a searchable record; return its id."""
     clock.forward(1000)
     said = {"to": to[0], "to_addresses": to, "from": sender, "subject": subject, "recipient_count": len(to)}
 
@@ -89,7 +89,7 @@ async def send_email(
 
 
 def start(clock: Clock, *, check: Callable[[VelocityWindow], None] = lambda recent: None, **more: Any) -> Start:
-    """A verification whose right code has the digest of RIGHT."""
+    """Return the start of a verification whose correct code has the digest of RIGHT."""
     now = clock.now()
     fields: dict[str, Any] = {
         "id": clock.new_id("vrf_"),

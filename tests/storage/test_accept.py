@@ -1,4 +1,4 @@
-"""The accept transaction: one for many, exact for racers, and nobody's trouble is another's."""
+"""The accept transaction: one for many messages, exact under concurrency, with independent failures."""
 
 import asyncio
 from collections import Counter
@@ -33,7 +33,7 @@ async def accept_all(store: Store, items: list[Acceptance]) -> list[Any]:
 
 
 class Counted:
-    """Counts the transactions of a store and the statements in each."""
+    """Counts the transactions of a store, and the statements in each."""
 
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self.statements: list[int] = []
@@ -74,7 +74,7 @@ async def test_accept_many_messages_uses_one_transaction_and_as_many_statements_
     await accept_all(store, [message(clock, price=1)])
     await accept_all(store, [message(clock, "a@example.com", "b@example.com", price=1) for _ in range(100)])
     alone, together = counted.statements
-    assert alone == together == 2  # all that is looked up, and all that is written
+    assert alone == together == 2  # one for all reads, and one for all writes
     assert await sql("SELECT count(*) FROM message") == [(101,)]
     assert await sql("SELECT count(*) FROM recipient") == await sql("SELECT count(*) FROM outbox") == [(201,)]
 
@@ -96,7 +96,7 @@ async def test_accepted_message_is_stored_as_decided(store: Store, clock: TestCl
 
 async def test_refused_message_leaves_other_messages_and_credit_unchanged(store: Store, clock: TestClock) -> None:
     def refuse(state: AcceptState) -> Decision:
-        pricing.hold(state.account, 500)  # taken before the last rule says no
+        pricing.hold(state.account, 500)  # held before the last rule refuses
         raise RecipientSuppressed
 
     items = [message(clock, price=1), message(clock, decide=refuse), message(clock, price=1)]
@@ -145,7 +145,7 @@ async def test_64_concurrent_messages_with_credit_for_ten_accept_ten(
 
 
 async def test_concurrent_messages_never_exceed_the_quota(store: Store, other: Store, clock: TestClock) -> None:
-    """A send that begins within the quota is free, and all of them are counted."""
+    """A send that begins within the quota is free, and all its recipients count."""
 
     def decide(state: AcceptState) -> Decision:
         free = pricing.use_quota(state.account, 1, 10, pricing.month_of(clock.now()))
@@ -202,7 +202,7 @@ async def test_dry_run_decides_and_writes_nothing(store: Store, clock: TestClock
 
 
 async def test_group_in_any_order_is_written_in_one_order(clock: TestClock) -> None:
-    """PostgreSQL plans, and every process keeps, each order of the tables as a statement of its own."""
+    """PostgreSQL plans each order of the tables as a separate statement, and every process caches it."""
     orders: list[list[str]] = []
 
     class Written:

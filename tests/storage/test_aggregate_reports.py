@@ -1,4 +1,4 @@
-"""DMARC and TLS reports by mail: what is stored for whom, the SMTP replies, and what is read and deleted."""
+"""DMARC and TLS reports by mail: stored parts, SMTP replies, reads and deletion."""
 
 import asyncio
 import gzip
@@ -30,7 +30,7 @@ OURS = Domain(id="dom_acme", team=TEAM, name="acme.test", brand="Acme", verified
 UNVERIFIED = Domain(id="dom_claimed", team=TEAM, name="claimed.test", brand="Claimed")
 FIRST, LAST = "2024-10-01", "2024-10-31"
 assert DAY == 20_000  # 2024-10-04
-PAUSE_MAX_S = 1.0  # of the event loop, on a busy machine; measured: 0.05
+PAUSE_MAX_S = 1.0  # maximum pause of the event loop on a busy machine; measured: 0.05
 LAUGHS = b'<!ENTITY l0 "ha">' + b"".join(
     f'<!ENTITY l{number} "{f"&l{number - 1};" * 10}">'.encode() for number in range(1, 10)
 )

@@ -1,4 +1,4 @@
-"""Messages that wait for approval: held outside every lane, decided once, and failed when nobody decides."""
+"""Messages that wait for approval: in no lane, decided once, and failed if nobody decides."""
 
 import asyncio
 from typing import Any
@@ -24,7 +24,7 @@ PRICE = 7
 
 
 def held(clock: TestClock, *addresses: str, team: int = 1, hours: int = 24, **timing: int) -> Acceptance:
-    """A message of a key that needs approval, as accept builds it."""
+    """Return a message of a key that needs approval, as the accept functions build it."""
     expires_at, due_at = timing.get("expires_at"), timing.get("due_at")
     until = clock.team_now(team) + hours * HOUR_MS
     options = ExtraFields(
@@ -277,7 +277,7 @@ async def test_pages_and_counts_are_those_of_the_pending(store: Store, clock: Te
 async def test_approval_decided_during_a_read_is_found_once(
     store: Store, other: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each query of a read sees what was committed before that query; SQLite reads one state of the database."""
+    """On PostgreSQL, each query of a read sees what was committed before that query; on SQLite all see one snapshot."""
     approvals, run = [await hold(store, clock) for _ in range(3)], PostgresTx.run
 
     def reject_after_the_next_query(approval: Approval) -> None:

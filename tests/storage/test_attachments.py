@@ -24,7 +24,7 @@ COUNTED = "SELECT (SELECT count(*) FROM blob_file), (SELECT count(*) FROM blob_c
 
 @pytest.fixture
 async def elsewhere(store: Store, settings: Settings, clock: TestClock, tmp_path: Path) -> AsyncIterator[Store]:
-    """A process of another machine."""
+    """Return the store of a process on another machine."""
     there = msgspec.structs.replace(settings, data=tmp_path / "elsewhere")
     async with open_store(there, clock, "seat/1") as other:
         yield other

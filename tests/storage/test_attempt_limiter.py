@@ -1,4 +1,4 @@
-"""Wrong tries, counted over processes: the limit holds also for many at once, and opens again."""
+"""Failed attempts are counted across processes: the limit holds under concurrency, and ends after the window."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ async def test_limiter_after_ten_attempts_rejects_until_the_window_ends(store: S
         assert await (store, other)[at % 2].attempt_limiter.record_attempt({"a": MOST}, at) == 0
     assert await store.attempt_limiter.record_attempt({"a": MOST}, MOST) == SPAN - MOST
     assert await store.attempt_limiter.record_attempt({"b": MOST}, MOST) == 0
-    assert await other.attempt_limiter.record_attempt({"a": MOST}, SPAN) == 0  # the first of them is over
+    assert await other.attempt_limiter.record_attempt({"a": MOST}, SPAN) == 0  # the first attempt has left the window
     assert await store.attempt_limiter.record_attempt({"a": MOST}, SPAN) == 1
     await store.attempt_limiter.remove_last_attempt(["a"])
     assert await store.attempt_limiter.record_attempt({"a": MOST}, SPAN) == 0

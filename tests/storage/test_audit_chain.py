@@ -1,4 +1,4 @@
-"""The audit log is a chain: whatever is done to it by hand is found, and what the service does to it is not."""
+"""The hash chain of the audit log: manual changes are detected, the service's own changes are valid."""
 
 import asyncio
 import re
@@ -52,7 +52,7 @@ COPY = (
     "SELECT {new}, at, person, team, action, subject, 'forged', address, {place}, salt, link FROM audit "
     "WHERE key = {k2}"
 )
-# What somebody does by hand: statements, and what is said of it.
+# Manual changes: SQL statements, and the problem that is reported.
 TAMPERED = {
     **{
         f"another {column}": ([f"UPDATE audit SET {column} = {value} WHERE key = {{k2}}"], r"entry {k2} .*changed")
@@ -162,7 +162,7 @@ async def test_failed_change_leaves_the_chain_unchanged(store: Store, keys: list
 async def test_entry_without_a_position_is_accepted_from_the_previous_version(
     settings: Settings, keys: list[int], sql: Sql
 ) -> None:
-    """In a rolling upgrade, until a duty brings it in."""
+    """During a rolling upgrade, until a job links the entry."""
     await sql(COPY.format(new=999, place="NULL", k2=keys[2]))
     result = check_audit_log((await read_diagnostics_of(settings)).audit)
     assert (result.level, "changed" in result.message) == ("warn", False)
@@ -178,14 +178,14 @@ OLD = "INSERT INTO audit (at, person, action, subject, detail, address) VALUES (
 async def test_entries_of_the_previous_version_are_added_to_the_chain(
     empty_database_url: str, tmp_path: Path, clock: TestClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a duty, also beside processes of the version before."""
+    """A job adds them, also while processes of the previous version are running."""
     before = Settings(database=empty_database_url, data=tmp_path / "data")
     monkeypatch.setattr(audit, "LINK_BATCH", 3)
     await migrate(before)
     async with asking(before) as ask:
         for _ in range(5):
             await ask(OLD)
-        await ask("UPDATE audit_head SET before = 5")  # as the migration left it that began the chain
+        await ask("UPDATE audit_head SET before = 5")  # the head as written by the migration that added the chain
         async with open_store(before, clock, "seat/0") as store:
             assert (await store.audit.verify()).has_unlinked
             await add(store, "new")
@@ -205,7 +205,7 @@ async def test_entries_of_the_previous_version_are_added_to_the_chain(
 
 
 async def test_forged_entry_of_the_previous_version_is_detected(store: Store, keys: list[int], sql: Sql) -> None:
-    """Once they are all in, a key that is older than the chain says nothing."""
+    """Once all entries are linked, an entry with a key older than the chain is not valid."""
     assert await store.audit.link_older(7) == 0
     await sql(OLD.replace("(at", "(key, at").replace("(1", "(-5, 1"))
     broken = (await store.audit.verify()).broken

@@ -1,4 +1,4 @@
-"""Batches in the store: all or nothing where that is asked, and told once when the last message is finished."""
+"""Batches in the store: strict ones are all or nothing, and one event is published when the last message is final."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.anyio
 
 
 def batch(clock: TestClock, *sends: Acceptance | Refusal, strict: bool = True, **more: Any) -> BatchAcceptance:
-    """Its answer has the ids, and the codes of what was refused."""
+    """Return a batch whose response has the ids, and the codes of refused sends."""
     id_ = clock.new_id("bat_")
 
     def respond(results: Any) -> bytes:
@@ -52,7 +52,7 @@ def batch(clock: TestClock, *sends: Acceptance | Refusal, strict: bool = True, *
 
 
 async def end(store: Store, clock: TestClock, count: int = 100, status: str = "delivered") -> None:
-    """Hand over what is due."""
+    """Deliver the due messages."""
     for change in await claims(store, clock, count, status):
         assert await store.outbox.record(change)
 
@@ -92,7 +92,7 @@ async def test_strict_batch_with_a_refusal_stores_nothing(store: Store, clock: T
     refused, accepted = both
     assert isinstance(refused, Refusal) and isinstance(accepted, SendResult)
     assert (refused.code, refused.param) == ("insufficient_credit", "messages[2]")
-    assert seen == [0]  # in the same transaction: nothing of the batch counts, nor is held
+    assert seen == [0]  # in the same transaction: the batch counts nothing and holds nothing
     assert await sql("SELECT id FROM message") == [(after.id,)]
     assert await sql("SELECT count(*) FROM batch") == [(0,)]
 

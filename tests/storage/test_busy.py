@@ -1,4 +1,4 @@
-"""SQLite's write lock in another program's hands: waited for in short steps, for a while; free when that one dies."""
+"""SQLite's write lock held by another program: we wait in short steps, for a limited time, until that program dies."""
 
 import signal
 import subprocess
@@ -40,7 +40,7 @@ async def database(path: Path) -> AsyncIterator[SqliteDatabase]:
 
 @contextmanager
 def holder(path: Path) -> Iterator["subprocess.Popen[str]"]:
-    """A foreign program, which knows nothing of ours, inside a write."""
+    """Run another program that holds a write transaction."""
     command = [sys.executable, "-c", HOLD, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout and process.stdout.readline() == "held\n"
@@ -55,7 +55,7 @@ async def bump(tx: Tx) -> int:
 
 @pytest.fixture
 def tries(monkeypatch: pytest.MonkeyPatch) -> dict[int, Callable[[], None]]:
-    """What happens while the database waits: after how many tries."""
+    """Return number of attempts to get the lock → function to call then; the test fills it."""
     happens: dict[int, Callable[[], None]] = {}
 
     def watched(tries: int) -> bool:

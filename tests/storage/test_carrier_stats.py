@@ -1,4 +1,4 @@
-"""What carriers were handed, by the minute, for all processes together."""
+"""Delivery attempts of carriers per minute, over all processes."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ async def _hand_over(store: Store, clock: TestClock, *attempts: CarrierAttempt) 
     await store.messages.accept(message(clock))
     (claim,) = await store.outbox.claim("email", 1)
     change = replace(outcome(claim, clock.now(), "sent"), attempts=attempts)
-    # Only the first time is it ours to record, and to count.
+    # Only the first call may record and count the outcome.
     assert [await store.outbox.record(change) for _ in (1, 2)] == [True, False]
 
 
@@ -79,7 +79,7 @@ async def test_carrier_counts_are_summed_by_minute_hour_and_day(store: Store, cl
     recent = (await _recent(store, clock))["a"]
     assert [place for place, use in enumerate(recent.minutes) if use.accepted] == [0, 30, 58, 59]
     assert (recent.hour.accepted, recent.day.accepted) == (4, 5)
-    assert recent.rate == 1 / RATE_MINUTES  # the running minute is not counted
+    assert recent.rate == 1 / RATE_MINUTES  # the current minute is not counted
     clock.forward(MINUTE_MS)
     recent = (await _recent(store, clock))["a"]
     assert (recent.hour.accepted, recent.day.accepted, recent.rate) == (3, 4, 2 / RATE_MINUTES)
@@ -92,7 +92,7 @@ async def test_carrier_counts_are_summed_by_minute_hour_and_day(store: Store, cl
 
 
 async def test_carrier_counts_recorded_concurrently_lose_nothing(store: Store, other: Store, clock: TestClock) -> None:
-    """Two processes, each with several transactions, on the same carriers and minute."""
+    """Two processes run several transactions each, for the same carriers and minute."""
     for _ in range(40):
         await store.messages.accept(message(clock))
     requested = _asked(TAKEN), _asked(REFUSED, carrier="b")

@@ -1,4 +1,4 @@
-"""P33: a claim takes no more rows than were requested, whatever PostgreSQL believes about its tables."""
+"""P33: a claim takes at most the requested rows, whatever statistics PostgreSQL has about its tables."""
 
 import asyncio
 import re
@@ -39,7 +39,7 @@ SELECT gen_random_uuid()::text, 0, 0 FROM generate_series(1, COUNT) AS n"""
 
 
 class Claiming:
-    """A claiming query: how to fill its table, what to ask for, and what says that a row was taken."""
+    """A claiming query: how to fill its table, its parameters, and which rows count as taken."""
 
     def __init__(self, query: str, insert: str, taken: str, params: dict[str, Any], most: int = LIMIT) -> None:
         self.query, self.taken, self.params, self.most = query, taken, params, most
@@ -83,7 +83,7 @@ CLAIMING = [
 
 
 async def _never(sql: Sql, claiming: Claiming) -> None:
-    """No statistics at all, as in a new database."""
+    """Leave the table without statistics, as in a new database."""
 
 
 async def _empty(sql: Sql, claiming: Claiming) -> None:
@@ -91,7 +91,7 @@ async def _empty(sql: Sql, claiming: Claiming) -> None:
 
 
 async def _one_row(sql: Sql, claiming: Claiming) -> None:
-    """The usual moment of autovacuum: a queue that was long is nearly empty."""
+    """Create statistics for a nearly empty table, as autovacuum often does."""
     await sql(claiming.fill(1))
     await sql(f"VACUUM ANALYZE {claiming.table}")
 
@@ -106,7 +106,7 @@ async def _stale(sql: Sql, claiming: Claiming) -> None:
 def open_planned(
     postgres: str, tmp_path: Path, clock: TestClock, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], Any]:
-    """Opens a store on a database that was never analysed, with sessions that plan in one mode."""
+    """Open a store on a database that was never analysed, with sessions of one plan mode."""
     settings = Settings(database=fresh_database(postgres), data=tmp_path / "data")
 
     @asynccontextmanager
@@ -127,7 +127,7 @@ async def test_claim_with_any_statistics_takes_what_it_returns(
     async with open_planned(mode) as (store, sql):
         await analyse(sql, claiming)
         await sql(claiming.fill(WAITING))
-        for claims in range(1, 4):  # what the first one leaves behind must not mislead the next
+        for claims in range(1, 4):  # dead rows of the first claim must not affect the next
             rows = await store.database.write(lambda tx: tx.run(claiming.query, **claiming.params))
             ((taken,),) = await sql(f"SELECT count(*) FROM {claiming.table} WHERE {claiming.taken}")
             assert (len(rows), taken) == (claiming.most, claims * claiming.most)
@@ -135,7 +135,7 @@ async def test_claim_with_any_statistics_takes_what_it_returns(
 
 @pytest.fixture
 def exceeding(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Claiming queries that take five rows too many."""
+    """Return claiming queries that take five rows too many."""
     queries: dict[str, Statement] = dict(store.database._queries)  # type: ignore[attr-defined]
     for name in ("claim", "claim_poison_candidate", "claim_codes"):
         sql = re.sub(r"LIMIT (\S+)", r"LIMIT \1 + 5", queries[name].sql)
@@ -193,7 +193,7 @@ def _nested(sql: str) -> Sequence[tuple[str, str]]:
 
 
 def test_every_query_that_locks_in_a_subquery_materialises_it() -> None:
-    """PostgreSQL may run another subquery once for each row, and then SKIP LOCKED finds other rows each time."""
+    """PostgreSQL may run other subqueries once per row; SKIP LOCKED then finds other rows each time."""
     queries = {name: query.sql for name, query in load_queries("postgres").items()}
     changing = {name: sql for name, sql in queries.items() if re.search(r"^\s*(UPDATE|DELETE|WITH)\b", sql, re.M)}
     locking = {

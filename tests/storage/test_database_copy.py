@@ -1,4 +1,4 @@
-"""A copy has every row of its source, continues after a break, and refuses a target that is not empty."""
+"""A copy has every row of its source, can be continued, and refuses a target that is not empty."""
 
 import asyncio
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ def value_of(column: Sequence[Any], number: int) -> Any:
 
 
 def stop_after(rows: int) -> Any:
-    """Return a report function that breaks the copy off after so many rows."""
+    """Return a progress callback that stops the copy after this number of rows."""
     left = rows
 
     def report(_: str, count: int) -> None:
@@ -270,7 +270,7 @@ async def test_attachments_move_between_folder_and_database(path: Path, postgres
     with apsw.Connection(str(path)) as connection:
         connection.execute("INSERT INTO blob VALUES (?, 1)", (hash_,))
     target = await PostgresConnection.open(postgres_url)
-    for _ in range(2):  # the second finds it there
+    for _ in range(2):  # the second pass finds the row
         await DatabaseCopy(SqliteConnection(path), target, keep_quiet).copy_files(folder, 1)
     assert await target.fetch("SELECT hash, size FROM blob_file") == [(hash_, len(content))]
     await target.run(f"INSERT INTO blob VALUES ('{hash_}', 1)")
@@ -289,7 +289,7 @@ async def test_missing_attachment_is_reported(path: Path, postgres_url: str, tmp
 
 
 async def test_sqlite_source_in_use_is_refused(path: Path, tmp_path: Path) -> None:
-    """Whatever data folder the command was given: the service may have another one."""
+    """The service is detected even if the command got another data folder."""
     migrate_sqlite(tmp_path / "target.db")
     service = SqliteDatabase(path)
     async with listening(service.listen):

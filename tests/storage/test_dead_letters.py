@@ -1,4 +1,4 @@
-"""What operators see of the queues, and what becomes of dead letters."""
+"""The operators' view of the queues, and retrying or dropping dead letters."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def _die(store: Store, clock: TestClock) -> None:
-    """Workers die with what they claimed, at last with one message after the other alone."""
+    """Kill workers with their claims, at last with one isolated message after the other."""
     for _ in range(CLAIMS_MAX + CRASHES_MAX):
         await store.outbox.claim("email", 10)
         while await store.outbox.claim_poison_candidate():
@@ -37,7 +37,7 @@ async def _die(store: Store, clock: TestClock) -> None:
 
 
 async def kill(store: Store, clock: TestClock, count: int = 1) -> list[DeadLetter]:
-    """What was accepted, as dead letters: so many at least."""
+    """Turn the accepted messages into at least this number of dead letters."""
     while len(result := await store.dead_letters.list_page()) < count:
         await _die(store, clock)
     return result
@@ -106,7 +106,7 @@ async def test_dead_letter_retry_is_charged_once(
 
 
 async def test_dead_letter_retry_keeps_expiry_and_priority(store: Store, clock: TestClock, sql: Sql) -> None:
-    """And is due like what was scheduled: suppression and suspension are looked at again."""
+    """The message is due like a scheduled one, so that suppression and suspension are checked again."""
     at = clock.now() + 30 * DAY_MS
     added = ExtraFields(expires_at=timestamp(at), priority="bulk")
     await store.messages.accept(message(clock, extra_fields=added, timing=Timing(expires_at=at)))
@@ -138,7 +138,7 @@ async def test_dead_letter_retry_without_credit_is_refused(store: Store, clock: 
     assert await store.dead_letters.list_page() == [dead]
     assert await sql("SELECT count(*) FROM audit") == [(0,)]
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
-    await _record(store, clock, "failed")  # bob's price comes back
+    await _record(store, clock, "failed")  # bob's hold is released
     assert (await _retry(store, clock, dead)).requeued == 1
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
 
@@ -150,7 +150,7 @@ async def test_dead_letter_retry_without_credit_is_refused(store: Store, clock: 
 async def test_dead_letter_of_one_recipient_leaves_the_other_unchanged(
     store: Store, clock: TestClock, sql: Sql, first: str | None, before: str, then: str
 ) -> None:
-    """The price is the message's: what the other recipient holds or has paid is not held again."""
+    """The price is per message: if the other recipient's hold is open or captured, it is not held again."""
     await store.messages.accept(message(clock, "a@example.com", "b@example.com", price=500))
     (claim,) = await store.outbox.claim("email", 1)
     change = outcome(claim, clock.now(), first)
@@ -234,7 +234,7 @@ async def test_webhook_backlog_counts_due_deliveries(store: Store) -> None:
 
 
 async def test_webhook_backlog_age_counts_from_the_first_attempt(store: Store, clock: TestClock) -> None:
-    """Each try moves the time of the next one."""
+    """Each attempt changes the time of the next one."""
     began = clock.now()
     event = await store.deliveries.publish_to_webhook(1, "whk_a", "webhook.test", "whk_a", {}, ENTRY)
     [hook] = await store.dead_letters.webhook_backlogs()
@@ -261,5 +261,5 @@ async def test_long_queue_is_counted_up_to_a_limit(
         await store.messages.accept(message(clock))
     ((due, oldest),) = [(queue.due, queue.oldest_due) for queue in await store.dead_letters.queues(clock.now())]
     assert due == 2
-    assert oldest is not None and oldest < clock.now()  # the first of all, however many there are
+    assert oldest is not None and oldest < clock.now()  # the oldest of all, however many there are
     assert LaneDepth("email", 2, oldest) in await store.outbox.lane_depths()

@@ -1,4 +1,4 @@
-"""An email that was put off: told once, five minutes later, while it is still waited for."""
+"""`email.delayed` is published once, five minutes after the first deferral, while the email is unfinished."""
 
 from typing import Any
 
@@ -10,15 +10,15 @@ from heliograph.domain.ids import timestamp
 from heliograph.domain.limits import DAY_MS, MINUTE_MS
 from heliograph.storage.outcomes import RecipientUpdate, RetryPlan
 from heliograph.storage.store import Store
-from tests.storage.test_reports import hand_over, mail, told
+from tests.storage.test_reports import accept_recipient, mail, told
 
 pytestmark = pytest.mark.anyio
 
 BUSY = {"carrier": "mx", "code": "451", "text": "451 4.7.1 greylisted, try again later"}
 
 
-async def put_off(store: Store, clock: Any, attempt: int = 1, wait_ms: int = MINUTE_MS) -> tuple[int, int]:
-    """When that was, and when the next attempt is."""
+async def defer_email(store: Store, clock: Any, attempt: int = 1, wait_ms: int = MINUTE_MS) -> tuple[int, int]:
+    """Defer the email; return the current time and the time of the next attempt."""
     (claim,) = await store.outbox.claim("email", 1)
     at = clock.now()
     again = RetryPlan(due_at=at + wait_ms, attempt=attempt, first_at=claim.first_at if attempt > 1 else at)
@@ -44,9 +44,9 @@ async def delays(store: Store, id_: str) -> list[Any]:
 
 async def test_delay_is_published_once_after_five_minutes(store: Store, clock: Any) -> None:
     id_ = await mail(store, clock)
-    since, _ = await put_off(store, clock)
+    since, _ = await defer_email(store, clock)
     clock.forward(2 * MINUTE_MS)
-    _, next_at = await put_off(store, clock, 2, 10 * MINUTE_MS)
+    _, next_at = await defer_email(store, clock, 2, 10 * MINUTE_MS)
     await store.delays.publish_due()
     assert await delays(store, id_) == []
     clock.forward(3 * MINUTE_MS)
@@ -62,7 +62,7 @@ async def test_delay_is_published_once_after_five_minutes(store: Store, clock: A
         "gives_up_at": timestamp(since + 5 * DAY_MS),
     }
     clock.forward(20 * MINUTE_MS)
-    await put_off(store, clock, 3)
+    await defer_email(store, clock, 3)
     clock.forward(20 * MINUTE_MS)
     await store.delays.publish_due()
     assert len(await delays(store, id_)) == 1
@@ -73,9 +73,9 @@ async def test_delay_is_published_once_after_five_minutes(store: Store, clock: A
 @pytest.mark.parametrize("wanted", ["sent", "delivered", "bounced"])
 async def test_delay_of_a_final_message_is_not_published(store: Store, clock: Any, wanted: str) -> None:
     id_ = await mail(store, clock)
-    await put_off(store, clock)
+    await defer_email(store, clock)
     clock.forward(2 * MINUTE_MS)
-    await hand_over(store, clock, wanted)
+    await accept_recipient(store, clock, wanted)
     clock.forward(10 * MINUTE_MS)
     await store.delays.publish_due()
     assert await delays(store, id_) == []
@@ -85,9 +85,9 @@ async def test_delay_of_a_final_message_is_not_published(store: Store, clock: An
 async def test_delay_reported_by_a_provider_is_published(store: Store, clock: Any, first: bool) -> None:
     id_ = await mail(store, clock)
     if first:
-        await put_off(store, clock)
+        await defer_email(store, clock)
         clock.forward(2 * MINUTE_MS)
-    await hand_over(store, clock)
+    await accept_recipient(store, clock)
     said = {"carrier": "ses", "text": "421 4.4.1 unable to connect", "gives_up_at": "2026-08-05T14:40:02.669Z"}
     for at in ("1", "2"):
         report = Report(status="deferred", detail=said | {"at": at})
@@ -104,7 +104,7 @@ async def test_delay_reported_by_a_provider_is_published(store: Store, clock: An
 
 async def test_delay_reported_and_delivered_in_time_is_not_published(store: Store, clock: Any) -> None:
     id_ = await mail(store, clock)
-    await hand_over(store, clock)
+    await accept_recipient(store, clock)
     for status in ("deferred", "delivered"):
         report = Report(status=status, detail={"carrier": "ses"})
         await store.reports.store_by_provider("relay", [ProviderReport(tracking_id=id_, report=report)])

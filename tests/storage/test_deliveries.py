@@ -1,4 +1,4 @@
-"""Deliveries: one owner for an endpoint, tries recorded once, replays, retention."""
+"""Webhook deliveries: one owner per endpoint, attempts recorded once, replays, retention."""
 
 import asyncio
 from pathlib import Path
@@ -106,7 +106,7 @@ async def test_expired_endpoint_lease_is_taken_over_and_late_attempts_rejected(
             assert await other.deliveries.claim([HOOK]) == []
             await store.outbox.release_own()
         case "release":
-            await other.deliveries.release(lost)  # not theirs
+            await other.deliveries.release(lost)  # not a lease of this process
             assert await other.deliveries.claim([HOOK]) == []
             await store.deliveries.release(lost)
     taken = await own(other)
@@ -190,7 +190,7 @@ async def test_endpoint_failing_since_is_its_first_failure_after_a_success(store
 
 
 async def test_many_attempts_are_recorded_together(store: Store, other: Store, clock: TestClock) -> None:
-    """One transaction for all; one endpoint's lost lease is nobody else's loss."""
+    """One transaction records all; a lost lease of one endpoint does not affect the others."""
     for n in range(60):
         await tell(store, f"s{n}", f"whk_{n % 3}")
     leases = {lease.webhook: lease for lease in await store.deliveries.claim(["whk_0", "whk_1", "whk_2"])}
@@ -203,7 +203,7 @@ async def test_many_attempts_are_recorded_together(store: Store, other: Store, c
 
 
 async def test_attempt_recorded_twice_counts_once(store: Store, clock: TestClock) -> None:
-    """As when the answer of the first record was lost on its way."""
+    """The response to the first record was lost."""
     await tell(store)
     created = tried(await own(store), (await due(store))[0], clock, "waiting")
     await store.deliveries.record(created)
@@ -241,7 +241,7 @@ def heard(type_: str) -> bool:
 
 async def replay(store: Store, clock: TestClock, **which: Any) -> int:
     done = await store.deliveries.replay(1, HOOK, ReplaySelection(**which), heard, ENTRY)
-    clock.forward(100)  # they are due a millisecond after each other
+    clock.forward(100)  # they become due one millisecond apart
     return done
 
 
@@ -255,7 +255,7 @@ async def test_replayed_event_starts_a_new_retry_schedule(store: Store, clock: T
     assert (again.event_id, again.attempts, again.earlier_attempts, again.first_at) == (event, 1, 1, None)
     await store.deliveries.record(tried(lease, again, clock))
     (stored,) = await store.deliveries.list_page(HOOK, None, 10)
-    assert [(a.number, a.status) for a in stored.attempts] == [(1, 500), (2, 200)]  # with its history
+    assert [(a.number, a.status) for a in stored.attempts] == [(1, 500), (2, 200)]  # with the earlier attempts
 
 
 async def test_replay_during_an_attempt_is_not_lost(store: Store, clock: TestClock) -> None:
@@ -279,15 +279,15 @@ async def test_replay_selects_the_matching_events(store: Store, clock: TestClock
     lease = await own(store)
     for work, state in zip(await due(store), ("delivered", "waiting", "exhausted"), strict=False):
         await store.deliveries.record(tried(lease, work, clock, state, MINUTE_MS))
-    await store.suppressions.add(NewSuppression(1, "a@b.test", "a@b.test", "manual"), ENTRY)  # heard, never told
+    await store.suppressions.add(NewSuppression(1, "a@b.test", "a@b.test", "manual"), ENTRY)  # not published
     unheard = await tell(store, webhook="whk_other")
-    test = await tell(store, webhook="whk_other", type_="webhook.test")  # heard, but made for another
+    test = await tell(store, webhook="whk_other", type_="webhook.test")  # for another webhook
     assert await replay(store, clock, event_ids=[unheard, test]) == 0
     assert await replay(store, clock, failed_only=True, event_ids=[delivered, waiting, exhausted, fresh]) == 2
     assert {work.event_id for work in await due(store)} == {waiting, exhausted, fresh}
     assert await replay(store, clock) == 5
     assert len(await due(store)) == 5
-    # Another team's events are not its
+    # Events of another team are not included
     assert await store.deliveries.replay(2, HOOK, ReplaySelection(), lambda _: True, ENTRY) == 0
 
 
@@ -297,7 +297,7 @@ async def test_failed_deliveries_are_listed_and_replayed_alone(
     monkeypatch.setattr(deliveries, "BATCH_SIZE", 1)  # so that there are several
     events = [await tell(store, f"s{n}") for n in range(5)]
     lease, last = await own(store), ["delivered", "waiting", "exhausted", "waiting"]
-    for work, state in zip(await due(store), last, strict=False):  # the fifth is not tried
+    for work, state in zip(await due(store), last, strict=False):  # the fifth is not attempted
         await store.deliveries.record(tried(lease, work, clock, state, wait_ms=MINUTE_MS))
     failed = [events[3], events[2], events[1]]
 
@@ -317,7 +317,7 @@ async def test_failed_deliveries_are_listed_and_replayed_alone(
 
 @pytest.mark.parametrize("query", ["list_failed", "replayable_failed"])
 def test_failed_deliveries_are_read_without_the_others(query: str, tmp_path: Path) -> None:
-    """SQLite says which index it takes even for an empty table."""
+    """SQLite reports the chosen index even for an empty table."""
     file = apsw.Connection(str(tmp_path / "plan.db"))
     for _, source in schema_files():
         file.execute(for_dialect(source, "sqlite"))
@@ -361,9 +361,9 @@ async def test_large_replay_runs_in_batches_and_in_order(
     for work in await due(store):
         await store.deliveries.record(tried(lease, work, clock))
     assert await replay(store, clock) == 10
-    assert [work.event_id for work in await due(store)] == events  # also those that are told for the first time
+    assert [work.event_id for work in await due(store)] == events  # including those never attempted
     monkeypatch.setattr(deliveries, "REPLAY_MAX", 5)
-    assert await replay(store, clock) == 6  # stops after the portion that reaches it
+    assert await replay(store, clock) == 6  # stops after the batch that reaches the limit
 
 
 # -- looking, forgetting -----------------------------------------------------------------------------------------
@@ -393,7 +393,7 @@ async def test_deliveries_are_deleted_after_thirty_days(store: Store, clock: Tes
     await store.maintenance.purge()
     assert set(await states(store)) == {replayed}
     assert await sql("SELECT count(*) FROM attempt") == [(1,)]
-    assert await replay(store, clock, event_ids=[old]) == 0  # it was made for this webhook, and that is forgotten
+    assert await replay(store, clock, event_ids=[old]) == 0  # its only delivery was deleted
 
 
 async def test_deleted_webhook_loses_its_deliveries(
@@ -417,7 +417,7 @@ async def test_deleted_webhook_loses_its_deliveries(
 async def test_attempt_of_a_deleted_delivery_changes_no_other_delivery(
     store: Store, clock: TestClock, sql: Sql
 ) -> None:
-    """Its test clock was turned off during the try; on SQLite the next event's delivery has the same key."""
+    """The test clock was turned off during the attempt; on SQLite the next event's delivery has the same key."""
     team = TeamRecord(id="team_1", name="One", ref=1, test_clock=True)
     hook = Webhook(id=HOOK, team=team.id, url="https://a.example/", secret="")
     await set_up(store, rows=[to_row("team", team.id, team, team.id), to_row("webhook", hook.id, hook, team.id)])

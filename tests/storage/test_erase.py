@@ -1,4 +1,4 @@
-"""Erasing an address: it stands nowhere any more, others keep what is theirs, and later sends are still suppressed."""
+"""Erasure of an address: no trace remains, data of others is kept, and later sends are still suppressed."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -49,12 +49,12 @@ HOOK = "whk_a"
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(erasing, "SETTLE_S", 0.0)
-    monkeypatch.setattr(portions, "BATCH", 2)  # so that every walk has several
+    monkeypatch.setattr(portions, "BATCH", 2)  # so that every scan has several batches
 
 
 @pytest.fixture
 async def team(store: Store) -> None:
-    """Team 1 with a key, a webhook and two sandbox recipients."""
+    """Set up team 1 with a key, a webhook and two sandbox recipients."""
     rows = [
         to_row("team", "team_a", TeamRecord(ref=1, id="team_a", name="A"), "team_a"),
         to_row("key", KEY, Key(id=KEY, team="team_a", name="k", hash=""), "team_a"),
@@ -79,7 +79,7 @@ async def erase(store: Store, clock: TestClock, values: str) -> int:
 
 
 def mail(clock: TestClock, *to: str, **more: Any) -> Any:
-    """A mail whose record has the fields of a real one."""
+    """Return a mail whose record has the fields of a real one."""
     id_ = clock.new_id("eml_")
 
     def decide(state: AcceptState) -> Decision:
@@ -100,7 +100,7 @@ def mail(clock: TestClock, *to: str, **more: Any) -> Any:
 
 
 async def deliver(store: Store, clock: TestClock, status: str = "delivered", **more: Any) -> None:
-    """Hand over whatever is due; the carrier's words name the recipient."""
+    """Deliver the due messages; the carrier's reply contains the recipient."""
     for lane in ("email", "phone"):
         for claim in await store.outbox.claim(lane, 100):
             detail = {"text": f"250 <{claim.given_address}> {claim.address} ok"}
@@ -119,7 +119,7 @@ async def deliver(store: Store, clock: TestClock, status: str = "delivered", **m
 
 
 async def tell_webhooks(store: Store, clock: TestClock, state: str) -> None:
-    """The receiver answers with what it was told."""
+    """Deliver the webhook events; the receiver's response repeats each event."""
     for lease in await store.deliveries.claim([HOOK]):
         for due in (await store.deliveries.due(HOOK, 100)).new:
             await store.deliveries.record(answered(lease, due, clock, state, str(due.stored_event)))
@@ -140,7 +140,7 @@ def answered(lease: Lease, due: DueDelivery, clock: TestClock, state: str, answe
 
 
 async def plant(store: Store, clock: TestClock, canary: str, written: str) -> None:
-    """By every way that an address comes into the database."""
+    """Store the address in every possible way."""
     await store.messages.accept(mail(clock, written, idempotency_key=retry_key("k1"), marketing_to=canary))
     await store.messages.accept(mail(clock, OTHER, written, idempotency_key=retry_key("k2")))
     await store.messages.accept(mail(clock, OTHER, content=naming(written)))
@@ -206,7 +206,7 @@ def naming(written: str) -> bytes:
 
 
 async def found(sql: Sql, settings: Settings, text: str) -> list[str]:
-    """Where the text stands, whatever its case: the whole SQLite file, or every table of PostgreSQL."""
+    """Return where the text occurs, in any case: the whole SQLite file, or every table of PostgreSQL."""
     path = sqlite_path(settings)
     if path:
         vacuum(path)
@@ -238,7 +238,7 @@ async def test_erased_address_is_in_no_table_any_more(
     assert await erase(store, clock, written) == 4
     assert await found(sql, settings, bare) == []
     after = {table: await sql(f"SELECT count(*) FROM {table}") for table in before}
-    assert after == before  # what happened stays, without the name
+    assert after == before  # the audit entries stay, without the address
     assert await tagged(store, ("for", written)) == []
     assert await sql(f"SELECT 1 FROM tag WHERE tag = {tag_hash('for', written)}") == []
     assert len(await tagged(store, ("kind", "greeting"))) == 4
@@ -246,7 +246,7 @@ async def test_erased_address_is_in_no_table_any_more(
     assert canary not in store.setup.current.teams["team_a"].recipients
     await store.reports.apply_early_reports()
     await store.maintenance.purge()
-    assert await erase(store, clock, written) == 0  # again is no harm
+    assert await erase(store, clock, written) == 0  # running it again is harmless
     template = store.setup.current.teams["team_a"].templates["tpl_a"]
     assert (template.text, template.version) == (f"Or {placeholder(canary)}", 3)
     assert [line.version for line in await store.versions.list("tpl_a")] == [3, 2, 1]
@@ -282,7 +282,7 @@ async def test_last_owner_is_not_erased(team: None, store: Store, clock: TestClo
 async def test_erasure_sample_covers_every_table(
     team: None, store: Store, clock: TestClock, sql: Sql, settings: Settings
 ) -> None:
-    """The canary's own test: every table that can hold an address held it, or the other test would prove nothing."""
+    """Every table that can contain an address must contain one, otherwise the other test proves nothing."""
     await plant(store, clock, CANARY, WRITTEN)
     held = set()
     tables = ("message", "content", "recipient", "event", "suppression", "idempotency", "verification", "marketing",
@@ -297,7 +297,7 @@ async def test_erasure_sample_covers_every_table(
 async def test_erasure_leaves_data_of_other_people_unchanged(
     team: None, store: Store, clock: TestClock, sql: Sql
 ) -> None:
-    longer = f"x{CANARY}"  # contains it
+    longer = f"x{CANARY}"  # a longer address that contains it
     await store.messages.accept(mail(clock, OTHER))
     await store.messages.accept(mail(clock, longer))
     await store.messages.accept(mail(clock, OTHER, WRITTEN))
@@ -320,7 +320,7 @@ async def test_erasure_leaves_data_of_other_people_unchanged(
 async def test_late_reports_about_an_erased_address_are_not_stored(
     team: None, store: Store, clock: TestClock, sql: Sql, settings: Settings
 ) -> None:
-    """A receipt, and a webhook's answer that was on its way."""
+    """A receipt, and a webhook response that was in flight."""
     await store.messages.accept(mail(clock, CANARY))
     await store.messages.accept(mail(clock, OTHER, CANARY))
     await deliver(store, clock, "sent", carrier_id="id-1")
@@ -339,9 +339,9 @@ async def test_late_reports_about_an_erased_address_are_not_stored(
     assert [row[0] for row in await sql("SELECT status FROM recipient ORDER BY message, position")] == [
         *("sent", "bounced", "sent"),
     ]
-    assert await sql("SELECT count(*) FROM message WHERE ended_at IS NULL") == [(0,)]  # so that retention takes it
+    assert await sql("SELECT count(*) FROM message WHERE ended_at IS NULL") == [(0,)]  # for retention
     again = (await store.deliveries.due(HOOK, 100)).new
-    assert {due.key for due in new} <= {due.key for due in again}  # told again, without it
+    assert {due.key for due in new} <= {due.key for due in again}  # sent again, without the address
 
 
 # -- a hash stays ---------------------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ async def test_erased_address_stays_suppressed(
     ((since,),) = await sql("SELECT created_at FROM suppression")
     clock.forward(5000)
     await erase(store, clock, WRITTEN)
-    for process in (store, other):  # the other one has not been told: the account's row says it
+    for process in (store, other):  # the other process detects it by the account's row
         assert await suppressed(process, clock, CANARY)
     assert not await suppressed(store, clock, OTHER)
     assert not await suppressed(store, clock, CANARY, team=2)
@@ -376,7 +376,7 @@ async def test_erased_address_stays_suppressed(
     assert CANARY not in (line.address, line.email)
     email = await store.suppressions.get(1, CANARY)
     assert email and email.email == line.email
-    assert await store.suppressions.remove(1, CANARY, ENTRY)  # whoever knows the address can give it free
+    assert await store.suppressions.remove(1, CANARY, ENTRY)  # anyone who knows the address can remove the suppression
     assert not await suppressed(store, clock, CANARY)
 
 
@@ -493,7 +493,7 @@ async def test_export_has_all_data_that_an_erasure_removes_and_no_other(
     assert {(item["kind"], item["id"]) for item in held["setup"]} == named_records
     assert OTHER not in str(held)
     named = [section for section in SECTIONS - {"marketing"} if canary.removeprefix("+") in str(held[section]).lower()]
-    assert set(named) == SECTIONS - {"marketing"}  # whose rows have nothing but a time
+    assert set(named) == SECTIONS - {"marketing"}  # whose rows contain only times
     assert [len(message["recipients"]) for message in held["messages"]] == [1, 1, 0, 1]
     assert held["messages"][1]["record"]["to_addresses"] == [written]
     assert held["messages"][1]["webhook_deliveries"][0]["answers"]
@@ -544,7 +544,7 @@ async def test_searched_tables_have_the_columns_of_their_queries(store: Store) -
 async def test_row_with_the_reused_key_of_a_read_row_is_left_unchanged(
     store: Store, clock: TestClock, sql: Sql, name: str
 ) -> None:
-    """SQLite gives the last row's key again: between the read and the write of an erasure, or of retention."""
+    """SQLite reuses the last row's key: between the read and the write of an erasure or of retention."""
     now = clock.now()
     table = {"early": "early_report", "returns": "early_return", "lone events": "event"}.get(name, name.rstrip("s"))
     if name == "verifications":

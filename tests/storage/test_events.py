@@ -1,4 +1,4 @@
-"""Events in the store: the feed, the deliveries written with them, and credit that runs low."""
+"""Events in the store: the feed, the deliveries written with them, and low credit."""
 
 import json
 from typing import Any
@@ -30,7 +30,7 @@ async def feed(store: Store, clock: Any, after: str = "", limit: int = 100) -> l
 
 
 async def happen(store: Store, clock: Any) -> None:
-    """A suppression made and taken back, a verification that failed, one that was exhausted."""
+    """Add and remove a suppression, fail a verification, and exhaust another one."""
     await store.suppressions.add(NewSuppression(1, "a@b.test", "A@b.test", "manual"), ENTRY)
     await store.suppressions.remove(1, "a@b.test", ENTRY)
     refused, guessed = start(clock), start(clock, phone="+14155550101")

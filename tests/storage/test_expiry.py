@@ -1,4 +1,4 @@
-"""A message that expires while it waits: failed at its time, without a worker, by its team's own clock."""
+"""A message that expires while it waits fails in time, without a worker, by its team's clock."""
 
 from typing import Any
 

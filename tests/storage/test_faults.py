@@ -1,4 +1,4 @@
-"""Why a database cannot be used: the real cause, and what to do, in one line."""
+"""Why a database cannot be used: cause and fix in one line."""
 
 import os
 import tempfile
@@ -27,7 +27,7 @@ NOBODY = 65534
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that other users may enter, unlike pytest's own."""
+    """Return a folder that other users can enter, unlike pytest's own."""
     with tempfile.TemporaryDirectory(prefix="heliograph-faults-") as name:
         os.chmod(name, 0o755)
         yield Path(name)
@@ -35,7 +35,7 @@ def folder() -> Iterator[Path]:
 
 @contextmanager
 def as_nobody() -> Iterator[None]:
-    """Root may write everywhere; an ordinary user is nobody special already."""
+    """Run as an unprivileged user, because root can write everywhere."""
     if os.geteuid():
         yield
         return
@@ -73,7 +73,7 @@ async def test_disk_full_while_migrating_is_named_with_what_to_do(
     monkeypatch.setattr(migrations, "open_sqlite", small)
     assert f"the disk of {folder} is full. Free some space there." in await fault(folder / "heliograph.db")
     monkeypatch.undo()
-    await migrate(Settings(database=f"sqlite:///{folder / 'heliograph.db'}", data=folder))  # once there is space
+    await migrate(Settings(database=f"sqlite:///{folder / 'heliograph.db'}", data=folder))  # after freeing space
 
 
 async def test_folder_not_writable_is_named_with_its_owner(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""P32 in short: the pull feed misses nothing and repeats nothing, however late a transaction commits.
+"""P32 in the short form: the pull feed has every event once, however late a transaction commits.
 
 The full form is tests/proof/test_feed.py.
 """
@@ -30,7 +30,7 @@ MESSAGES, EVENTS, DELAY_S = 40, 6, 0.15  # 240 events; a delay comes between the
 
 @pytest.fixture
 async def stores(settings: Settings) -> AsyncIterator[Sequence[Store]]:
-    """Two processes with the machine's clock, and team 1."""
+    """Return the stores of two processes with the machine's clock, and create team 1."""
     async with open_store(settings, Clock(), "seat/0") as item, open_store(settings, Clock(), "seat/1") as two:
         await set_up(item, new_teams=[NewTeam(1, 0), NewTeam(2, 0)])
         yield item, two
@@ -99,7 +99,7 @@ async def test_feed_with_late_commits_returns_each_event_once(stores: Sequence[S
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 async def test_feed_during_an_open_transaction_ends_before_its_keys(stores: Sequence[Store]) -> None:
-    """Other teams' feeds, and what was committed before it began, are not held back."""
+    """Feeds of other teams, and events committed before the transaction began, are not delayed."""
     item, two = stores
     started, end = asyncio.Event(), asyncio.Event()
 
@@ -140,7 +140,7 @@ async def test_feed_after_an_event_of_another_team_is_refused(stores: Sequence[S
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 async def test_feed_with_keys_around_two_to_the_32_is_complete(stores: Sequence[Store], ask: Sql) -> None:
-    """Locks carry 32 bits of a key."""
+    """Advisory locks have only 32 bits of a key."""
     for start in (2**31 - 2, 2**32 - 2, 2**48 - 2):
         await ask(f"SELECT setval('event_key_seq', {start})")
         for _ in range(2):

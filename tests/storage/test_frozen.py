@@ -1,4 +1,4 @@
-"""A process that froze beyond its leases and goes on: what it lost is not its own any more (found by P19's seeds)."""
+"""A process that was frozen longer than its leases and continues: its lost claims are rejected (found by P19)."""
 
 import asyncio
 
@@ -32,7 +32,7 @@ async def test_claim_lost_and_regained_is_fenced_inside_one_batch(store: Store, 
 
 
 async def test_outcome_of_lost_work_does_not_apply_to_new_work_with_its_key(store: Store, clock: TestClock) -> None:
-    """SQLite gives the last row's key again when that row is gone."""
+    """SQLite reuses the key of the last row after its deletion."""
     await store.messages.accept(message(clock))
     (frozen,) = await store.outbox.claim("email", 1)
     await let_leases_end(store, clock)
@@ -109,7 +109,7 @@ async def test_outage_longer_than_the_lease_releases_no_claim_of_a_live_process(
         await store.messages.accept(message(clock))
     working, lost = await store.outbox.claim("email", 2)
     await let_leases_end(other, clock, LEASE_MS // 2)
-    clock.forward(3 * LEASE_MS)  # nobody reaches the database
+    clock.forward(3 * LEASE_MS)  # as if the database were unreachable
     await other.outbox.reclaim_abandoned()
     await other.outbox.reclaim_abandoned()
     assert await other.outbox.claim("email", 2) == []

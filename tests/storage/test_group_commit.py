@@ -1,4 +1,4 @@
-"""Group commit: everything that waits goes together, and what goes wrong with one goes wrong with that one."""
+"""Group commit: all waiting items share a transaction, and a failure affects only its own item."""
 
 import asyncio
 import gc
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Gate:
-    """A database that runs the story when its gate is open; `fail` is raised instead, once."""
+    """A database that runs transaction functions while its gate is open; `fail` is raised once instead."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -47,7 +47,7 @@ class Gate:
 
 
 class Broken(Exception):
-    """Said about one item."""
+    """Raised for one item."""
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ async def test_cancelled_waiter_does_not_block_the_group(
 async def test_failure_after_all_waiters_were_cancelled_is_not_logged(
     database: Gate, group: GroupCommit[int, int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As at a stop while the database is away; asyncio would say "Future exception was never retrieved"."""
+    """As at shutdown during an outage; asyncio would log "Future exception was never retrieved"."""
     database.fail = StoreUnavailable("away")
     group.submit(1)
     while group._task:

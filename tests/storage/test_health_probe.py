@@ -1,4 +1,4 @@
-"""One question to the database for all who ask, answered within a second or not at all."""
+"""Concurrent health checks share one database query, which ends within a second."""
 
 import asyncio
 from collections.abc import Iterator
@@ -78,7 +78,7 @@ async def test_failed_probe_is_cached_for_less_time_than_a_success(monkeypatch: 
 async def test_readiness_returns_while_every_connection_of_the_pool_is_in_use(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after an outage, in which requests wait for a server that is gone."""
+    """As after an outage, when requests wait for a server that is gone."""
     monkeypatch.setattr(postgres, "PROBE_S", 0.5)
     started, end = asyncio.Semaphore(0), asyncio.Event()
 

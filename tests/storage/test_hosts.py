@@ -1,4 +1,4 @@
-"""An address with several hosts: whichever takes writes is used, and no other one delays that for long."""
+"""A database URL with several hosts: the writable one is used, and no other host causes a long delay."""
 
 import asyncio
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 def together(first: str, second: str) -> str:
-    """One address that names the hosts of two."""
+    """Return one URL that names the hosts of both."""
     host = urlsplit(second).netloc.rpartition("@")[2]
     return urlunsplit((parts := urlsplit(first))._replace(netloc=f"{parts.netloc},{host}"))
 
@@ -35,7 +35,7 @@ def url(postgres: str) -> str:
 
 @pytest.mark.parametrize("turned", [False, True], ids=["first", "second"])
 async def test_database_host_that_drops_packets_is_skipped(url: str, turned: bool) -> None:
-    """A fresh start waits for it only its share of the time."""
+    """A start waits for this host only for its share of the time."""
     dead, live = Network(url), Network(url)
     dead.hang()
     async with dead.open() as nowhere, live.open() as there:
@@ -46,7 +46,7 @@ async def test_database_host_that_drops_packets_is_skipped(url: str, turned: boo
         requested = dead.connections
         live.drop()
         assert await until_written(database) == 2
-        assert dead.connections == requested  # the one that answered last is asked first
+        assert dead.connections == requested  # the host that responded last is tried first
         await database.close()
 
 
@@ -57,7 +57,7 @@ async def test_connection_error_names_the_answer_of_each_host() -> None:
 
 
 async def test_silent_hosts_are_tried_concurrently(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that is promoted meanwhile is used, though the others never answer."""
+    """A host that is promoted meanwhile is used, although the others never respond."""
     requested, ended = list[str](), list[str]()
     accepted = cast(Any, SimpleNamespace(_transport=SimpleNamespace(get_extra_info=lambda _: None)))
 
@@ -89,7 +89,7 @@ def test_connection_error_of_several_hosts_hides_the_password() -> None:
 
 
 async def test_read_only_host_is_skipped(url: str) -> None:
-    """As two standbys of which one is promoted."""
+    """Like two standbys, one of which is promoted."""
     await migrate_postgres(url)
     first, second = Network(url), Network(url)
     admin: Any = await asyncpg.connect(url)

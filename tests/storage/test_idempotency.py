@@ -1,4 +1,4 @@
-"""One message for one key: in one process, over two, after a day, and while the first one runs."""
+"""One message per key: in one process, across two, after a day, and while the first request runs."""
 
 import asyncio
 from collections import Counter
@@ -55,7 +55,7 @@ async def send(store: Store, clock: TestClock, key: IdempotencyKey) -> SendResul
 
 
 async def send_until_answered(context: Context, key: IdempotencyKey) -> SendResult[Any]:
-    """As a client does: told that the first request still runs, it asks again."""
+    """Send like a client, which repeats a request while the first one is in progress."""
     while True:
         try:
             return await run_idempotent(
@@ -90,7 +90,7 @@ async def test_hundred_keys_in_two_processes_store_a_hundred_messages(
 
 
 async def test_same_key_twice_in_one_transaction_stores_one_message(store: Store, clock: TestClock, sql: Sql) -> None:
-    """`run_once` keeps them apart; the transaction would too."""
+    """`send_once` prevents this within a process; the transaction would detect it too."""
     answers = await asyncio.gather(*(send(store, clock, retry_key("k")) for _ in range(3)))
     assert len({answer.body for answer in answers}) == 1
     assert await sql("SELECT count(*) FROM message") == [(1,)]
@@ -180,7 +180,7 @@ async def test_restart_releases_the_key_at_once(store: Store, other: Store, cloc
 async def test_late_finish_does_not_store_a_response_for_another_holder(
     store: Store, other: Store, clock: TestClock
 ) -> None:
-    """The lease ran out and another process took the key: what the slow one says is not remembered."""
+    """The lease expired and another process took the key: the late response is not stored."""
     slow = start(clock, idempotency_key=retry_key("k"))
     await store.verifications.start(slow)
     clock.forward(IDEMPOTENCY_LEASE_MS)

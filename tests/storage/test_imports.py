@@ -1,4 +1,4 @@
-"""Imports of suppressions: kept whole, brought onto the list by any process, every line exactly once."""
+"""Imports of suppressions: stored completely, applied by any process, every line exactly once."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -57,7 +57,7 @@ async def report(store: Store, id_: str) -> list[tuple[int, str, str]]:
 
 @asynccontextmanager
 async def working(*stores: Store) -> AsyncIterator[None]:
-    """These processes import."""
+    """Run imports in these processes."""
     tasks = [asyncio.create_task(importing.import_suppressions(item)) for item in stores]
     try:
         async with asyncio.timeout(60):
@@ -87,7 +87,7 @@ async def test_import_records_the_result_of_every_line(store: Store, clock: Test
         (4, "known@example.net", ALREADY_LISTED),
         (5, "a@example.net", ADDED),
         (6, "b@example.net", "the same as line 2"),
-        (7, "c@x.test", ADDED),  # for a reason of somebody else's: manual
+        (7, "c@x.test", ADDED),  # unknown reasons become manual
     ]
     left = await store.imports.first_skipped(id_)
     assert [line.number for line in left] == [3, 6]
@@ -100,7 +100,7 @@ async def test_import_records_the_result_of_every_line(store: Store, clock: Test
 async def test_import_by_two_processes_handles_each_line_once(
     store: Store, other: Store, clock: TestClock, sql: Sql
 ) -> None:
-    """Whoever did a line a second time would find it on the list already, and publish it again."""
+    """A line applied twice would be reported as already listed, and published again."""
     ids = [await begin(store, clock, people(31)), await begin(other, clock, people(31), team=2)]
     async with working(store, other):
         while {(await found(store, id_, team)).state for team, id_ in enumerate(ids, 1)} != {"done"}:

@@ -1,4 +1,4 @@
-"""Mail for teams in the store: once, told with it, and gone when its team says so."""
+"""Inbound mail in the store: stored once, published in the same transaction, deleted by the team's retention."""
 
 import json
 from typing import Any

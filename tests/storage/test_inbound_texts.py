@@ -1,4 +1,4 @@
-"""Texts that came in: to whom they are told, what they do, what they are answered, and repeats (contract 17)."""
+"""Inbound texts: which team receives them, keywords, automatic replies, and duplicates (contract 17)."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ OWN = "+12025550123"  # the sender ID of team 1
 
 @pytest.fixture
 async def texting(store: Store) -> Store:
-    """Two teams; the sender ID that the second asked for is not approved."""
+    """Set up two teams; the sender ID requested by the second is not approved."""
     teams = [TeamRecord(ref=ref, id=f"team_{ref}", name="T") for ref in (1, 2)]
     senders = [
         SenderId(team="team_1", country="US", value=OWN, approved=True),
@@ -95,7 +95,7 @@ async def test_inbound_text_to_a_shared_number_goes_to_the_last_sender_within_th
         clock.forward(1000)
     await write(texting, to="shared")
     await write(texting, "by chat", to="shared", channel="whatsapp")
-    await write(texting, "to ours", to=OWN)  # whose number it is comes first
+    await write(texting, "to ours", to=OWN)  # the owner of the number takes precedence
     assert await told(texting, clock, 2) == [("sms.received", "Hi")]
     assert await told(texting, clock, 1) == [("sms.received", "to ours")]
     clock.forward(30 * DAY_MS)
@@ -110,7 +110,7 @@ async def test_inbound_text_to_a_shared_number_goes_to_the_last_sender_within_th
 async def test_repeated_inbound_text_is_published_once(
     texting: Store, clock: TestClock, unnamed: bool, after_ms: int, times: int
 ) -> None:
-    """By the carrier's id; where it has none, the same words some time later are new ones."""
+    """By the carrier's id; without an id, the same text counts as new after a while."""
     await write(texting, is_unnamed=unnamed)
     clock.forward(after_ms)
     await write(texting, is_unnamed=unnamed)
@@ -142,7 +142,7 @@ async def test_stop_start_and_help_take_effect_and_are_answered_once_a_day(texti
 
 
 async def test_keywords_without_carrier_ids_take_effect_in_arrival_order(texting: Store, clock: TestClock) -> None:
-    """The third looks like a repeat of the first; who says STOP last is on the list."""
+    """The third text looks like a duplicate of the first; after the last STOP the number is listed."""
     for text, listed in (("STOP", True), ("START", False), ("STOP", True), ("START", False)):
         await write(texting, text, is_unnamed=True)
         assert bool(await texting.opt_outs.find(1, PHONE)) == listed, text
@@ -219,7 +219,7 @@ async def test_incomplete_text_is_reported_after_ten_minutes_once(texting: Store
     assert await told(texting, clock) == [("sms.received", "one three")]
     (event,) = await texting.events.feed(1, "", 10)
     assert json.loads(event.detail or "")["incomplete"] is True
-    await take(texting, part(1, "one "))  # a repeat
+    await take(texting, part(1, "one "))  # a duplicate
     assert len(await told(texting, clock)) == 1
     await take(texting, part(2, "two "))  # late, but not lost
     assert (await told(texting, clock))[1:] == [("sms.received", "two ")]

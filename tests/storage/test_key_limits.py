@@ -1,4 +1,4 @@
-"""Limits of restricted keys in the accept transaction: no race and no failure exceeds them by one."""
+"""Limits of restricted keys in the accept transaction: no race and no failure exceeds them."""
 
 import asyncio
 from typing import Any
@@ -26,7 +26,7 @@ def limited_key(**restrictions: Any) -> Key:
 
 
 def limited(clock: TestClock, key: Key, *, recipients: int = 1, price: int = 0) -> Acceptance:
-    """A message of a restricted key."""
+    """Return a message of a restricted key."""
     to = [f"ada{number}@example.com" for number in range(recipients)]
 
     def decide(state: AcceptState) -> Decision:

@@ -1,4 +1,4 @@
-"""When keys were last used, as processes note and write it down."""
+"""The last use of keys, as recorded and written by processes."""
 
 import asyncio
 

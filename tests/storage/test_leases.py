@@ -1,4 +1,4 @@
-"""Leases run by a clock that all processes share; a process whose own is wrong claims nothing and frees nothing."""
+"""Leases use a clock shared by all processes; a process with a wrong clock claims and releases nothing."""
 
 from collections.abc import AsyncIterator
 
@@ -22,7 +22,7 @@ WRONG = (10 * MINUTE_MS, -10 * MINUTE_MS)
 
 @pytest.fixture
 async def other(store: Store, settings: Settings, clock: TestClock) -> AsyncIterator[Store]:
-    """Another process on the same database, with a clock of its own."""
+    """Return another process on the same database, with its own clock."""
     await store.maintenance.check_clock()
     async with open_store(settings, TestClock(), "seat/1") as other:
         yield other
@@ -39,7 +39,7 @@ def clock_of(store: Store) -> TestClock:
 async def test_process_with_a_wrong_clock_claims_and_releases_nothing(
     store: Store, other: Store, clock: TestClock, by: int, compared: bool
 ) -> None:
-    """Also before the first look at the shared clock: every claim is a look."""
+    """Also before the first periodic check of the shared clock, because every claim checks it."""
     await store.messages.accept(message(clock))
     (held,) = await store.outbox.claim("email", 1)
     await store.messages.accept(message(clock))
@@ -85,7 +85,7 @@ async def test_clock_jump_moves_no_lease_and_in_flight_work_is_recorded(
 async def test_shared_clock_change_expires_no_lease_of_a_live_process(
     store: Store, clock: TestClock, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on one machine: the wall clocks of all processes go with it."""
+    """As on one machine: the wall clocks of all processes change too."""
     await store.maintenance.check_clock()
     async with open_store(settings, clock, "seat/1") as other:
         for _ in range(2):
@@ -113,7 +113,7 @@ async def test_idempotency_key_in_progress_is_not_taken_over_with_a_wrong_clock(
     result = await other.messages.find_stored_response(running.key_id, retry_key("key").hash)
     assert result
     assert not result.abandoned
-    await other.outbox.reclaim_abandoned()  # gives up nobody's verification
+    await other.outbox.reclaim_abandoned()  # fails no verification
     await store.verifications.finish(finish(running, clock))
     assert await store.verifications.start(start(clock, idempotency_key=retry_key("key")))
 
@@ -122,7 +122,7 @@ async def test_idempotency_key_in_progress_is_not_taken_over_with_a_wrong_clock(
 
 
 class Booted(TestClock):
-    """Its count begins anew, whatever this machine's is."""
+    """A clock whose monotonic time starts at zero, like after a boot."""
 
     boot = "another"
 
@@ -177,7 +177,7 @@ class TestMachine:
     async def test_clock_row_of_another_boot_is_not_trusted(
         self, store: Store, clock: TestClock, ahead: int, seen: int
     ) -> None:
-        """Where a boot has no name, or a process lied about its count: delivery stood still for ever."""
+        """The boot has no id, or a process recorded a wrong time: previously, delivery stopped permanently."""
         row = {"boot": clock.boot, "ahead": ahead, "seen": clock.wall_ms() + seen}
         await store.database.write(lambda tx: tx.run("set_machine_clock", **row))
         await store.messages.accept(message(clock))

@@ -1,4 +1,4 @@
-"""The ledger as people read it: the credit after every entry, page by page, and what an operator books."""
+"""The ledger as people read it: the credit after every entry, page by page, and bookings by operators."""
 
 import asyncio
 import itertools
@@ -107,7 +107,7 @@ async def test_account_that_differs_from_its_entries_is_reported(
     await store.outbox.record(outcome(claim, clock.now(), "failed"))
     assert await store.ledger.difference(1) == 0
     await _book(store, clock, 500)
-    assert await store.ledger.difference(1) == 0  # only what is new is added
+    assert await store.ledger.difference(1) == 0  # only new entries are added
     await sql("UPDATE account SET available = available + 7, held = held - 2 WHERE team = 1")
     assert await store.ledger.difference(1) == 9
     assert await store.ledger.difference(2) == await store.ledger.difference(99) == 0
@@ -116,7 +116,7 @@ async def test_account_that_differs_from_its_entries_is_reported(
 async def test_charges_are_summed_by_month_and_channel(
     store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same, whether the entries are counted, counted in part, or read by the page."""
+    """The result is the same if the entries are in the stored sums, partly in them, or read one by one."""
     monkeypatch.setattr(ledger, "SPEND_BATCH", 2)
     now = clock.now()
     rows = [

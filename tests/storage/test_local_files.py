@@ -1,4 +1,4 @@
-"""Attachment files: durable under their hash before anything names them."""
+"""Attachment files are durable under their hash before anything refers to them."""
 
 import os
 import stat
@@ -49,7 +49,7 @@ def test_put_syncs_the_file_before_renaming_and_the_folders_after(
 
 
 def test_moved_file_is_synced_before_renaming(blobs: LocalFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise it could be there and empty after a power failure, and would be taken for whole."""
+    """Otherwise the file could exist but be empty after a power failure, and be taken for complete."""
     steps: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: steps.append("synced"))
     with blobs.write_file("00" * 32) as file:

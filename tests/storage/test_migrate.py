@@ -1,4 +1,4 @@
-"""Migrations: once, whole, and never on a database of the future."""
+"""Migrations: applied once and completely, and never to a database of a newer version."""
 
 import asyncio
 import re
@@ -76,10 +76,10 @@ async def test_previous_version_starts_after_an_expanding_migration_only(
 
 
 def test_migration_that_removes_a_column_is_marked_as_contract() -> None:
-    """As in ADR 0032: the version before must go on with what is left."""
+    """ADR 0032: the previous version must be able to use the schema."""
     for number, text in schema_files():
         if number > BASE and not text.startswith(CONTRACT_MARK):
-            for table in re.findall(r"CREATE TABLE (\w+)", text):  # the version before knows nothing of it
+            for table in re.findall(r"CREATE TABLE (\w+)", text):  # the previous version does not know this table
                 text = re.sub(rf"UNIQUE INDEX \w+ ON {table}\b", "", text)
             assert not TAKES_AWAY.search(text), f"schema {number}: add it in one release, take it away in the next"
 
@@ -94,7 +94,7 @@ async def test_migration_of_a_locked_table_retries_with_short_waits(
     user: Any = await asyncpg.connect(settings.database)
     await user.execute("BEGIN; INSERT INTO outbox SELECT * FROM outbox")
     migrating = asyncio.create_task(migrate(settings))
-    for _ in range(20):  # others write all the same
+    for _ in range(20):  # other processes write meanwhile
         await store.maintenance.check_clock()
         other: Any = await asyncpg.connect(settings.database)
         await other.execute("INSERT INTO outbox SELECT * FROM outbox")
@@ -126,7 +126,7 @@ async def test_migration_plan_lists_pending_migrations(
     rows = ", ".join(f"('usr_{number}', 'team', 'kind', 1)" for number in range(500))
     beside = sqlite_path(settings) is None
     await sql(f"INSERT INTO notice_choice VALUES {rows}")
-    if beside:  # else the rows are told of after ANALYZE has counted them, and count twice
+    if beside:  # otherwise rows reported after ANALYZE has counted them would count twice
         await sql("SELECT pg_stat_force_next_flush()")
     await sql("ANALYZE")
     with_files(
@@ -157,7 +157,7 @@ async def test_newer_schema_is_refused(store: Store, settings: Settings, sql: Sq
 async def test_database_with_the_oldest_supported_schema_is_used_unchanged(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its table of versions has a row for each of the files that were one by one then."""
+    """Its version table has a row for each of the former 47 files."""
     with monkeypatch.context() as then:
         then.setattr(migrations, "schema_files", lambda: schema_files()[:1])
         await migrate(settings)

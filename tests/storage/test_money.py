@@ -1,4 +1,4 @@
-"""Money balances: the ledger explains every balance, whatever happens in whatever order (P4)."""
+"""Money: the ledger explains every balance, for any order of operations (P4)."""
 
 import asyncio
 from typing import Any
@@ -19,7 +19,7 @@ ACCOUNTS = "SELECT team, available, held FROM account"
 
 
 def check_books(ledger: list[tuple[Any, ...]], accounts: list[tuple[Any, ...]]) -> None:
-    """Everything sums to zero, each account is what its entries say, and nothing is settled twice."""
+    """Check that everything sums to zero, each account equals its entries, and nothing is settled twice."""
     books: dict[tuple[int, str], int] = {}
     for team, kind, amount, _ in ledger:
         source, target = ACCOUNTS_BY_ENTRY_KIND[kind]
@@ -56,7 +56,7 @@ async def test_ledger_after_many_sends_balances(store: Store, other: Store, cloc
     claims = [(process, claim) for process in (store, other) for claim in await process.outbox.claim("phone", 30)]
     wishes: list[str | None] = ["sent", "failed", None]
     changes = [(process, outcome(claim, clock.now(), wishes[i % 3])) for i, (process, claim) in enumerate(claims)]
-    for new in (True, False):  # the second time, no claim is ours any more
+    for new in (True, False):  # the second time, all claims are lost
         assert set(await asyncio.gather(*(process.outbox.record(change) for process, change in changes))) == {new}
     receipts = [
         CarrierReport(f"{item.id}/0", Report(status=status)) for item in items for status in ("delivered", "failed")
@@ -72,7 +72,7 @@ async def test_ledger_after_many_sends_balances(store: Store, other: Store, cloc
 @pytest.mark.anyio
 @pytest.mark.parametrize(("kind", "first"), [("hold", "hold"), ("capture", "release"), ("capture", "capture")])
 async def test_ledger_rejects_a_second_entry_of_the_same_kind(store: Store, sql: Sql, kind: str, first: str) -> None:
-    """The database itself refuses, whatever the code says."""
+    """The database itself rejects it, independent of our code."""
 
     def insert(what: str) -> str:
         columns = "(team, kind, amount, subject, created_at)"

@@ -20,7 +20,7 @@ async def publish(store: Store, *types: str, team: int = 1) -> None:
 
 
 async def pages(store: Store, types: list[str], limit: int) -> list[list[int]]:
-    """When the events of each page were made."""
+    """Return the creation times of the events of each page."""
     seen, before = [], NEWEST
     while True:
         result = await store.events.newest(1, types, before, limit)

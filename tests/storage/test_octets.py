@@ -1,4 +1,4 @@
-"""What a team may store in a day: exactly so much, over single messages and batches, and again tomorrow."""
+"""The daily storage limit of a team: exact over single messages and batches, and reset the next day."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from tests.storage.test_batches import batch
 pytestmark = pytest.mark.anyio
 
 ONE = b"x" * 100
-MOST = 450  # four of them
+MOST = 450  # the limit is four contents
 
 
 def one(clock: TestClock, **more: Any) -> Any:

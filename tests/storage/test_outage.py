@@ -1,4 +1,4 @@
-"""A database that is away, hangs or breaks off: StoreUnavailable within a deadline, and well again by itself."""
+"""A database that is unavailable, hangs or disconnects: StoreUnavailable within a deadline, then recovery."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -48,7 +48,7 @@ async def database(network: Network, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Deadlines that pass soon, from now on."""
+    """Use short timeouts from now on."""
 
     def shorten() -> None:
         for name in DEADLINES:
@@ -63,7 +63,7 @@ async def bump(tx: Tx) -> int:
 
 
 async def until_written(database: Database) -> int:
-    """As loops do: again until it works."""
+    """Retry like a background loop until the write succeeds."""
     while True:
         try:
             return await database.write(bump)
@@ -107,7 +107,7 @@ async def test_pool_size_and_deadline_follow_the_settings(url: str) -> None:
 
 
 async def test_hanging_server_is_an_outage(url: str, network: Network, short: Callable[[], None]) -> None:
-    """Statements, new connections and the end of the pool have deadlines; afterwards all connections are new."""
+    """Statements, new connections and closing the pool have deadlines; afterwards all connections are new."""
     short()
     async with network.open() as through:
         database = PostgresDatabase(through, command_s=1.0)
@@ -119,7 +119,7 @@ async def test_hanging_server_is_an_outage(url: str, network: Network, short: Ca
         with pytest.raises(StoreUnavailable):
             await migrate_postgres(through)
         before = network.connections
-        network.drop()  # a failover: who was connected to the old primary never hears of it again
+        network.drop()  # a failover: connections to the old primary never respond again
         network.flow()
         assert await until_written(database) >= 1
         assert network.connections > before
@@ -130,7 +130,7 @@ async def test_hanging_server_is_an_outage(url: str, network: Network, short: Ca
 async def test_cancelled_query_does_not_wait_for_a_hanging_server(
     database: PostgresDatabase, network: Network, short: Callable[[], None]
 ) -> None:
-    """A stop: the one cancelled ends, soon, and by that; what it did is undone."""
+    """At shutdown: the cancelled task ends soon, with its cancellation, and its transaction is rolled back."""
     short()
     hangs = asyncio.Event()
 
@@ -152,13 +152,13 @@ async def test_cancelled_query_does_not_wait_for_a_hanging_server(
 
 
 async def test_read_only_server_is_disconnected(database: PostgresDatabase, url: str, network: Network) -> None:
-    """The old primary after a failover: the next transaction goes over a new connection."""
+    """The old primary after a failover: the next transaction uses a new connection."""
     admin: Any = await asyncpg.connect(url)
     name = await admin.fetchval("SELECT current_database()")
     await admin.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     network.drop()
     with pytest.raises(StoreUnavailable):
-        await database.write(bump)  # the connection that broke off
+        await database.write(bump)  # uses the broken connection
     with pytest.raises(StoreUnavailable, match="read-only"):
         await database.write(bump)
     await admin.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")

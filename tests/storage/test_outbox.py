@@ -1,4 +1,4 @@
-"""Due work: claimed once, fenced by owner and epoch, never lost with a worker, fair to every team."""
+"""The outbox: each row is claimed once, fenced by owner and epoch, survives its worker, with fair shares per team."""
 
 import asyncio
 from collections import Counter
@@ -52,16 +52,16 @@ async def test_claim_takes_urgent_messages_first_and_starves_no_priority(store: 
     items = [message(clock, team=team, extra_fields=added) for added in rising for team in (1, 2) for _ in range(30)]
     await asyncio.gather(*map(store.messages.accept, items))
     priority = {item.id: item.extra_fields.priority for item in items}
-    handed: list[Claim] = []
-    for most in (40, *[1] * 20, 100, 100):  # many at once, and one at a time, as when all slots are taken
-        handed += await store.outbox.claim("email", most)
-    assert len(handed) == len(items)
-    order = [priority[claim.message_id] for claim in handed]
+    claimed: list[Claim] = []
+    for most in (40, *[1] * 20, 100, 100):  # large claims, and claims of one row as when nearly all slots are used
+        claimed += await store.outbox.claim("email", most)
+    assert len(claimed) == len(items)
+    order = [priority[claim.message_id] for claim in claimed]
     for start in range(0, 60, 20):
         assert Counter(order[start : start + 20]) == {"critical": 18, "normal": 1, "bulk": 1}
     last = {element: len(order) - 1 - order[::-1].index(element) for element in PRIORITIES}
     assert last["critical"] < last["normal"] < last["bulk"]
-    first = Counter((claim.team, priority[claim.message_id]) for claim in handed[:40])
+    first = Counter((claim.team, priority[claim.message_id]) for claim in claimed[:40])
     # Among equals, each team has its share
     assert all(first[1, element] == first[2, element] for element in PRIORITIES)
 
@@ -98,7 +98,7 @@ async def test_work_of_a_dead_process_is_taken_over(store: Store, other: Store, 
         assert await other.outbox.claim("email", 10) == []
         await let_leases_end(other, clock, LEASE_MS // 2)
     else:
-        await other.outbox.release_own()  # another seat's restart frees nothing of ours
+        await other.outbox.release_own()  # the restart of another slot releases none of our claims
         assert await other.outbox.claim("email", 10) == []
         await store.outbox.release_own()
     (taken,) = await other.outbox.claim("email", 10)
@@ -115,7 +115,7 @@ async def test_heartbeat_extends_only_work_in_progress(store: Store, other: Stor
     retained, left = await store.outbox.claim("email", 10)
     await let_leases_end(other, clock, LEASE_MS // 2)
     assert await store.outbox.renew([retained]) == {retained.key}
-    assert await other.outbox.renew([left]) == set()  # not theirs
+    assert await other.outbox.renew([left]) == set()  # not a claim of this process
     await let_leases_end(other, clock, LEASE_MS // 2)
     assert [claim.key for claim in await other.outbox.claim("email", 10)] == [left.key]
 
@@ -131,7 +131,7 @@ async def test_released_claim_counts_no_attempt(store: Store, clock: TestClock) 
 
 
 async def suspect(store: Store, clock: TestClock, **more: Any) -> str:
-    """A message whose workers died with it, among others."""
+    """Return a message during which workers died, among others."""
     item = message(clock, **more)
     await store.messages.accept(item)
     for _ in range(CLAIMS_MAX):
@@ -144,17 +144,17 @@ async def suspect(store: Store, clock: TestClock, **more: Any) -> str:
 async def test_poison_message_is_retried_in_isolation_then_dead_lettered(
     store: Store, clock: TestClock, sql: Sql, ahead: int
 ) -> None:
-    """`ahead`: by the test clock of its team."""
+    """`ahead`: offset of its team's test clock."""
     clock.offsets = {1: ahead}
     poison = await suspect(store, clock, price=10, created_at=clock.team_now(1))
-    assert await store.outbox.claim("email", 10) == []  # no longer among others
+    assert await store.outbox.claim("email", 10) == []  # no longer claimed together with others
     for deaths in range(CRASHES_MAX):
         assert await store.outbox.reclaim_abandoned() == 0
         assert await store.outbox.count_poison_candidates() == 1
         assert len(await store.outbox.claim_poison_candidate()) == 1
-        assert await store.outbox.reclaim_abandoned() == 0  # it is in work
+        assert await store.outbox.reclaim_abandoned() == 0  # the message is in progress
         await store.outbox.release_own()
-        assert await store.outbox.claim_poison_candidate() == []  # others first
+        assert await store.outbox.claim_poison_candidate() == []  # other candidates come first
         clock.forward((deaths + 1) * ISOLATED_RETRY_MS)
     assert await store.outbox.claim_poison_candidate() == []
     assert await store.outbox.reclaim_abandoned() == 1
@@ -196,7 +196,7 @@ async def test_poison_candidate_with_a_recorded_outcome_is_cleared(store: Store,
         await store.outbox.release_own()
     assert len(await store.outbox.claim_poison_candidate()) == 1
     await store.outbox.release_own()
-    assert await store.outbox.reclaim_abandoned() == 0  # counted anew
+    assert await store.outbox.reclaim_abandoned() == 0  # counted from zero again
 
 
 async def test_scheduled_report_is_applied_when_due(store: Store, clock: TestClock) -> None:
@@ -217,7 +217,7 @@ async def test_scheduled_report_is_applied_when_due(store: Store, clock: TestClo
 
 
 async def sent_with_reports(store: Store, clock: TestClock, count: int) -> list[int]:
-    """Messages whose delivery is reported now, by key."""
+    """Return messages whose delivery reports are due now, by key."""
     for _ in range(count):
         await store.messages.accept(message(clock))
     claims = await store.outbox.claim("email", count)
@@ -249,17 +249,17 @@ async def test_report_that_breaks_its_transaction_leaves_other_reports_unchanged
 
     monkeypatch.setattr(outcomes, "record_updates", breaks)
     claims = await store.outbox.claim("email", 10)
-    assert len(claims) == 3 and all(claim.reports for claim in claims)  # recorded one by one, as hand-overs are
+    assert len(claims) == 3 and all(claim.reports for claim in claims)  # recorded one by one, like sends
 
 
 class Died(BaseException):
-    """The process, and its transaction with it."""
+    """Raised to simulate the death of the process with its open transaction."""
 
 
 async def test_report_whose_processes_die_is_dead_lettered(
     store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch, sql: Sql
 ) -> None:
-    """Applied where it is claimed, it would take its claim back with it, and no death would count (P14)."""
+    """A report applied in the claiming transaction would roll back the claim, so that no crash would count (P14)."""
     poison, other = await sent_with_reports(store, clock, 2)
     record = outcomes.record_updates
 
@@ -292,7 +292,7 @@ async def test_report_whose_processes_die_is_dead_lettered(
 async def test_report_about_a_purged_message_does_not_block_others(
     store: Store, clock: TestClock, sql: Sql, is_suspect: bool
 ) -> None:
-    """Delivered and about to be complained about, a message may be deleted while delivery is paused."""
+    """A delivered message with a due complaint report may be deleted while delivery is paused."""
     gone, left = await sent_with_reports(store, clock, 2)
     await sql(f"DELETE FROM recipient WHERE message = {gone}")
     await sql(f"DELETE FROM message WHERE key = {gone}")
@@ -339,7 +339,7 @@ async def test_outbox_depth_counts_waiting_messages(store: Store, clock: TestClo
 
 
 async def test_outbox_age_counts_from_the_first_attempt(store: Store, clock: TestClock) -> None:
-    """Also while it waits for its next try; what is scheduled, since its time; a lane without work has none."""
+    """Also while a retry waits; a scheduled message counts from its due time, and an empty lane has no age."""
     assert await store.outbox.lane_depths() == [LaneDepth("email"), LaneDepth("phone")]
     later = clock.now() + DAY_MS
     await store.messages.accept(message(clock, timing=Timing(due_at=later)))
@@ -359,7 +359,7 @@ async def test_outbox_age_counts_from_the_first_attempt(store: Store, clock: Tes
     ("reason", "used"),
     [
         *((reason, 0) for reason in ("canceled", "expired", "suspended", "suppressed", "no_carrier", "out_of_reach")),
-        *((reason, 1) for reason in ("quarantined", "uncertain")),  # it may be sent yet, or was
+        *((reason, 1) for reason in ("quarantined", "uncertain")),  # the message may still be sent, or was sent
     ],
 )
 async def test_mail_that_fails_locally_returns_its_quota(

@@ -1,4 +1,4 @@
-"""The pulses of live pages: each changes with what its pages show, and with nothing else."""
+"""Version tokens of live pages: each changes with the data that its pages show, and with nothing else."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -12,7 +12,7 @@ from heliograph.storage.outcomes import RecipientUpdate
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
-from tests.storage.test_search import hand_over, send
+from tests.storage.test_search import accept_recipient, send
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +28,7 @@ async def accept(store: Store, clock: TestClock, sql: Sql, prefix: str = "eml_",
 
 
 async def deliver(store: Store, clock: TestClock, sql: Sql) -> None:
-    await hand_over(store, clock)
+    await accept_recipient(store, clock)
 
 
 async def clear(store: Store, clock: TestClock, sql: Sql) -> None:
@@ -78,7 +78,7 @@ async def test_page_version_of_a_team_changes_with_its_data(
     seen = await of_team(store)
     await step(store, clock, sql)
     now = await of_team(store)
-    assert {name for name in now if now[name] != seen[name]} - {"account"} == changed  # quota and credit move or not
+    assert {name for name in now if now[name] != seen[name]} - {"account"} == changed  # these may change
 
 
 async def test_page_version_changes_with_a_late_row_with_an_earlier_id(
@@ -86,7 +86,7 @@ async def test_page_version_changes_with_a_late_row_with_an_earlier_id(
 ) -> None:
     await send(store, clock, "eml_", "ada@example.com")
     await send(store, clock, "eml_", "bob@example.com")
-    await hand_over(store, clock)
+    await accept_recipient(store, clock)
     seen = await of_team(store)
     await sql("UPDATE figure SET delivered = delivered + 1 WHERE team = 1")  # as another process's report does
     assert (await of_team(store))["events"] != seen["events"]
@@ -127,7 +127,7 @@ async def test_page_version_of_the_queues_changes_with_the_outbox(store: Store, 
     )
     reports = [DueReport(200, Report(status="delivered"))]
     await store.outbox.record(replace(sent, reports=reports, lane="email"))
-    words.append(await word())  # the same row waits again, for a report
+    words.append(await word())  # the same row waits again, for a simulated report
     await sql("""UPDATE recipient SET detail = '{"reason":"quarantined"}'""")
     words.append(await word())
     assert len({str(item) for item in words}) == len(words)

@@ -1,4 +1,4 @@
-"""People in the store: what happens in one transaction, and who cannot be taken away."""
+"""Users in the store: what happens in one transaction, and who cannot be removed."""
 
 import asyncio
 
@@ -35,7 +35,7 @@ def entry(action: str, team: str | None = None) -> AuditEntry:
 
 
 async def add(people: People, name: str, **roles: str) -> Person:
-    """Who has these roles; an empty team: runs the instance."""
+    """Add a user with these roles; an empty team makes an operator."""
     return await settle(people, f"{name}@example.com", name, roles)
 
 
@@ -84,7 +84,7 @@ async def test_link_is_valid_once_and_until_it_expires(people: People, clock: Te
         await people.create_link(Link(ada.id, "invite"), ENTRY),
         await people.create_link(Link(ada.id, "invite"), ENTRY),
     )
-    assert await people.find_link(before) is None  # the next one does what it did
+    assert await people.find_link(before) is None  # the new link replaces the old one
     result = await people.find_link(used)
     assert result
     assert (result.person, result.purpose) == (ada.id, "invite")
@@ -97,7 +97,7 @@ async def test_link_is_valid_once_and_until_it_expires(people: People, clock: Te
 
 
 async def test_link_that_was_refused_stays_valid(people: People) -> None:
-    """Who has a password accepts signed in, and with a new one unless the old one is proven."""
+    """A user with a password must be signed in to accept, and needs a new password unless theirs is verified."""
     ada = await add(people, "ada")
     await people.set_password(ada.id, "argon2id…", entry("password"))
     await set_role(people, ada, "owner")
@@ -124,7 +124,7 @@ async def test_link_that_was_refused_stays_valid(people: People) -> None:
     ],
 )
 async def test_link_is_checked_when_it_is_used(people: People, sql: Sql, change: str) -> None:
-    """Also where nothing has ended it: the rule under which it was made must still hold."""
+    """Even if nothing invalidated the link, its creator must still be allowed to create it."""
     maker, person = await add(people, "maker", team_1="owner"), await add(people, "ada", team_1="developer")
     link = await people.create_link(Link(person.id, "reset", "team_1", maker.id), ENTRY)
     assert await people.find_link(link)
@@ -175,7 +175,7 @@ async def test_session_is_extended_while_it_is_used(people: People, sessions: Se
 
 async def test_last_owner_of_a_team_cannot_leave(people: People) -> None:
     ada = await add(people, "ada", team_1="owner")
-    await offer(people, await add(people, "bob"), team_1="owner")  # not yet one
+    await offer(people, await add(people, "bob"), team_1="owner")  # not an owner yet
     for role in ("viewer", None):
         with pytest.raises(InvalidRequest, match="needs an owner"):
             await set_role(people, ada, role, entry("refused", "team_1"))
@@ -205,7 +205,7 @@ async def test_last_operator_cannot_leave(people: People, sessions: Sessions) ->
 
 @pytest.mark.parametrize("team", ["team_1", ""])
 async def test_last_two_owners_leaving_concurrently_keep_one(people: People, team: str) -> None:
-    """Each of them locks what the other is before it is decided about."""
+    """Each change locks the other's roles before the decision."""
     roles = {team: "owner" if team else "operator"}
     both = [await settle(people, f"{name}@example.com", name, roles) for name in ("ada", "bob")]
 

@@ -1,4 +1,4 @@
-"""Behind PgBouncer in transaction mode: the next transaction has another session, so none keeps anything."""
+"""PgBouncer in transaction mode: the next transaction may have another session, so nothing is kept in sessions."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -31,7 +31,7 @@ def pooled(url: str) -> Iterator[str]:
 
 @pytest.fixture
 async def databases(pooled: str) -> AsyncIterator[list[PostgresDatabase]]:
-    """As many processes, which have more connections together than the server has sessions."""
+    """Return one database per process; together they have more connections than the server has sessions."""
     assert await migrate_postgres(pooled)
     assert await migrate_postgres(pooled) == []
     created = [PostgresDatabase(pooled) for _ in range(3)]
@@ -64,7 +64,7 @@ async def test_transaction_applies_our_settings_and_resets_them(databases: list[
 
 
 async def test_listen_is_not_used_through_pgbouncer(databases: list[PostgresDatabase], pooled: str) -> None:
-    """It could not hear, and whoever has its session next would."""
+    """Notifications would not arrive, and the session's next user would receive them."""
     database, connection = databases[0], await connect(Hosts(pooled))
     with pytest.raises(ListenError):
         await database._receive_wakeups(connection)

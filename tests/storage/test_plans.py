@@ -1,5 +1,7 @@
-"""What SQLite and PostgreSQL plan for every query of `queries/`: no walk through a table that grows, no unbounded sort,
-and no other index than `plans.py` says."""
+"""Query plans of SQLite and PostgreSQL for every query of `queries/`.
+
+No query scans a table that grows or sorts without bound, and each uses only the indexes that `plans.py` lists.
+"""
 
 import json
 import re
@@ -23,14 +25,14 @@ from tests.storage.samples import message
 
 pytestmark = pytest.mark.anyio
 
-# In each table on PostgreSQL, which plans by what it finds there; more where a guess about a filter hides the index.
+# Rows per table on PostgreSQL, which plans by statistics; more where an estimate would hide the index.
 ROWS, MORE = 2_000, dict.fromkeys(("message", "verification", "outbox", "delivery", "recipient", "event"), 20_000)
 # On SQLite: all of an owner's rows, or all from a key on.
 OPEN = re.compile(r"\(((lane=\? AND )?team|webhook|key_id|lane|carrier)=\?\)|\(rowid[<>]\?\)")
 
 
 class Plan(msgspec.Struct, frozen=True):
-    indexes: frozenset[str]  # on tables that grow
+    indexes: frozenset[str]  # indexes on tables that grow
     walked: frozenset[str]  # tables that grow, read from end to end or as far as they belong to one owner
     sorts: bool
 
@@ -51,7 +53,7 @@ async def test_statements_are_not_replanned_for_other_values(store: Store, clock
     planned: list[object] = []
 
     def allow(*what: object) -> int:
-        """SQLite asks when it plans a statement."""
+        """Record the access that SQLite's authorizer reports while planning."""
         planned.append(what)
         return apsw.SQLITE_OK
 
@@ -70,7 +72,7 @@ async def test_statements_are_not_replanned_for_other_values(store: Store, clock
 
 
 def sqlite_plans(path: str) -> dict[str, Plan]:
-    """Without statistics, as in production: nobody runs ANALYZE."""
+    """Return the plans without statistics, as in production, where ANALYZE is not run."""
     connection, plans = apsw.Connection(path), dict[str, Plan]()
     tables = {str(row[0]) for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     for name, query in load_queries("sqlite").items():
@@ -99,14 +101,14 @@ def sqlite_plans(path: str) -> dict[str, Plan]:
 
 
 def _named(index: str, table: str) -> str:
-    """As PostgreSQL calls it."""
+    """Return the table's name as PostgreSQL shows it."""
     if index == f"INDEX sqlite_autoindex_{table}_1" and table == "early_return":
         return "early_return_message_position_key"
     return f"{table}_pkey" if "PRIMARY" in index or "autoindex" in index else index.removeprefix("INDEX ")
 
 
 async def postgres_plans(url: str) -> dict[str, Plan]:
-    """Of filled tables, and with the settings of the product: whoever reads a whole table has no index to go by."""
+    """Return the plans on filled tables with the product's settings: a scan of a whole table lacks an index."""
     server: Any = await asyncpg.connect(url, server_settings=SESSION_SETTINGS)
     await fill(server)
     await server.execute("SET plan_cache_mode = force_generic_plan")
@@ -129,7 +131,7 @@ async def postgres_plans(url: str) -> dict[str, Plan]:
 
 
 def _is_small(index: str) -> bool:
-    """Of a table that does not grow."""
+    """Return whether the table does not grow."""
     return any(index.startswith(f"{table}_") for table in SMALL)
 
 
@@ -151,7 +153,7 @@ def steps_of(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 async def fill(server: Any) -> None:
-    """Numbers and texts that all differ, twenty teams, three states; a tenth of what may be unknown is."""
+    """Insert distinct numbers and texts, twenty teams, three states; a tenth of nullable columns is null."""
     columns = await server.fetch(
         "SELECT table_name::text, string_agg(column_name, ', ' ORDER BY ordinal_position), string_agg(CASE"
         " WHEN data_type = 'smallint' THEN '(x % 2)::smallint' WHEN column_name = 'team' THEN '(x % 20)'"

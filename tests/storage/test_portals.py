@@ -1,4 +1,4 @@
-"""Portals: a link becomes a session once, however many open it at the same time."""
+"""Portals: a link becomes one session, even if it is opened concurrently."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What API processes let through, told to each other."""
+"""Request counts of API processes, exchanged through the database."""
 
 import pytest
 from msgspec.structs import astuple

@@ -1,4 +1,4 @@
-"""What mail providers tell: whose recipient it is about, once, in any order, also before the hand-over is recorded."""
+"""Reports of mail providers: matched to recipients, applied once, in any order, also before the send is recorded."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from heliograph.domain.delivery.outcome import ProviderReport, Report
 from heliograph.storage.store import Store
-from tests.storage.test_reports import hand_over, mail, told
+from tests.storage.test_reports import accept_recipient, mail, told
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +38,7 @@ async def take(store: Store, *reports: ProviderReport, carrier: str = "relay", o
         ({"message_id": "OWN", "address": ADA}, "taken"),
         ({"tracking_id": "eml_01J8ZQ4V6N7M8K9P0R1S2T3V4W", "message_id": "OWN", "address": ADA}, "taken"),
         ({"tracking_id": "OWN", "address": "eve@example.com"}, "nobody"),
-        ({"tracking_id": "OWN"}, "nobody"),  # one of two
+        ({"tracking_id": "OWN"}, "nobody"),  # matches one of two recipients, but the address is missing
         ({"address": ADA}, "nobody"),
         ({"tracking_id": "eml_01J8ZQ4V6N7M8K9P0R1S2T3V4W", "address": ADA}, "nobody"),
         ({"carrier_ids": ("unknown",), "address": ADA}, "nobody"),
@@ -48,8 +48,8 @@ async def test_provider_event_is_matched_to_its_recipient(
     store: Store, clock: Any, given: dict[str, Any], taken: str
 ) -> None:
     id_ = await mail(store, clock, BOB)
-    await hand_over(store, clock)
-    await hand_over(store, clock)
+    await accept_recipient(store, clock)
+    await accept_recipient(store, clock)
     own: dict[str, Any] = {
         name: tuple(item.replace("OWN", id_) for item in value)
         if isinstance(value, tuple)
@@ -62,7 +62,7 @@ async def test_provider_event_is_matched_to_its_recipient(
 
 async def test_provider_event_of_another_carrier_changes_nothing(store: Store, clock: Any) -> None:
     id_ = await mail(store, clock)
-    await hand_over(store, clock)
+    await accept_recipient(store, clock)
     assert await take(store, ProviderReport(tracking_id=id_, address=ADA, report=BOUNCED), carrier="other") == [
         "nobody"
     ]
@@ -71,10 +71,10 @@ async def test_provider_event_of_another_carrier_changes_nothing(store: Store, c
 
 async def test_provider_bounce_suppresses_only_its_recipient(store: Store, clock: Any) -> None:
     id_ = await mail(store, clock, BOB)
-    await hand_over(store, clock)
-    await hand_over(store, clock)
+    await accept_recipient(store, clock)
+    await accept_recipient(store, clock)
     reports = [ProviderReport(tracking_id=id_, address=address, report=DELIVERED) for address in (ADA, BOB)]
-    assert await take(store, *reports) == ["taken", "taken"]  # the same words about two
+    assert await take(store, *reports) == ["taken", "taken"]  # the same text about two recipients
     assert await take(store, ProviderReport(tracking_id=id_, address=BOB, report=BOUNCED)) == ["taken"]
     assert await states(store, id_) == ["delivered", "bounced"]
     assert await store.suppressions.get(1, ADA) is None
@@ -94,7 +94,7 @@ async def test_provider_events_repeated_or_reordered_are_applied_once(
     store: Store, clock: Any, order: tuple[Report, ...], ends: str
 ) -> None:
     id_ = await mail(store, clock)
-    await hand_over(store, clock)
+    await accept_recipient(store, clock)
     reports = [ProviderReport(tracking_id=id_, address=ADA, report=report) for report in order]
     await take(store, *reports)
     before = await told(store, id_)
@@ -106,7 +106,7 @@ async def test_provider_events_repeated_or_reordered_are_applied_once(
 
 async def test_informational_provider_event_changes_no_state(store: Store, clock: Any) -> None:
     id_ = await mail(store, clock)
-    await hand_over(store, clock)
+    await accept_recipient(store, clock)
     await take(store, *(ProviderReport(tracking_id=id_, address=ADA, report=item) for item in (UNSUBSCRIBED, DEFERRED)))
     assert (await told(store, id_))[-2:] == ["unsubscribed", "deferred"]
     assert await store.suppressions.get(1, ADA) is None
@@ -114,7 +114,7 @@ async def test_informational_provider_event_changes_no_state(store: Store, clock
 
 async def test_provider_callback_repeated_with_other_content_is_ignored(store: Store, clock: Any) -> None:
     id_ = await mail(store, clock)
-    await hand_over(store, clock)
+    await accept_recipient(store, clock)
     assert await take(store, ProviderReport(tracking_id=id_, address=ADA, report=DELIVERED), once="a") == ["taken"]
     assert await take(store, ProviderReport(tracking_id=id_, address=ADA, report=BOUNCED), once="a") == ["known"]
     assert await states(store, id_) == ["delivered"]
@@ -126,7 +126,7 @@ async def test_provider_event_before_the_send_is_recorded_is_applied_later(store
     assert await take(store, early, once="a") == ["taken"]
     assert await take(store, early, once="b") == ["taken"]
     assert await take(store, next_, once="c") == ["later"]
-    await hand_over(store, clock)
+    await accept_recipient(store, clock)
     await store.reports.apply_early_reports()
     assert await states(store, id_) == ["delivered"]
     assert await take(store, next_, once="c") == ["taken"]
@@ -138,6 +138,6 @@ async def test_provider_event_by_provider_id_before_the_send_is_recorded_is_appl
 ) -> None:
     id_ = await mail(store, clock)
     await take(store, ProviderReport(carrier_ids=(f"{id_}/0", "x"), address=ADA, report=BOUNCED))
-    await hand_over(store, clock)
+    await accept_recipient(store, clock)
     await store.reports.apply_early_reports()
     assert await states(store, id_) == ["bounced"]

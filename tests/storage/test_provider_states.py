@@ -29,7 +29,7 @@ TEN = Exchange(key=KEY, limits=Limits(per_minute=10, connections=4), tokens=Toke
 
 @pytest.fixture
 def other(store: Store, clock: TestClock) -> Store:
-    """Another process on the same database."""
+    """Return another process on the same database."""
     return make_store(store.database, store.local_files, clock, "seat/1")
 
 

@@ -1,4 +1,4 @@
-"""Retention: bodies for 7 days after the end, the rest for 90, or as each team says; files while they are needed."""
+"""Retention: contents for 7 days after the end, messages for 90, or as each team sets; files while in use."""
 
 from functools import partial
 
@@ -25,7 +25,7 @@ TABLES = ("message", "recipient", "event", "content", "blob", "ledger", "idempot
 
 
 async def end(store: Store, clock: TestClock, status: str = "delivered") -> None:
-    """Hand over whatever is due."""
+    """Deliver the due messages."""
     for lane in ("email", "phone"):
         for claim in await store.outbox.claim(lane, 100):
             change = RecipientUpdate(
@@ -94,7 +94,7 @@ async def set_days(store: Store, team: int, content: int, messages: int) -> None
 async def test_purge_follows_the_retention_of_each_team(
     store: Store, clock: TestClock, sql: Sql, days: tuple[int, int], gone_first: int
 ) -> None:
-    """Team 2 has times of its own, team 1 the defaults."""
+    """Team 2 has its own retention, team 1 the defaults."""
     own, default = dict(zip(("content", "messages"), days, strict=True)), {"content": 7, "messages": 90}
     await set_days(store, 2, *days)
     for team in (1, 2):
@@ -140,7 +140,7 @@ async def test_purge_with_a_long_retention_team_still_purges_other_teams(
 
 
 async def test_purge_keeps_a_message_that_was_retried_meanwhile(store: Store, clock: TestClock, sql: Sql) -> None:
-    """Found by a reader as over, reopened before the writer came."""
+    """The read found it final; it was retried before the write."""
     await store.messages.accept(message(clock))
     await end(store, clock)
     (key,) = (await sql("SELECT key FROM message"))[0]
@@ -170,7 +170,7 @@ async def test_message_is_purged_early_on_request(store: Store, clock: TestClock
 async def test_late_reports_of_a_deleted_message_change_no_other_message(
     store: Store, clock: TestClock, sql: Sql
 ) -> None:
-    """It had been the newest: on SQLite the next one, of whichever team, had its key, and was read for nothing."""
+    """The deleted message was the newest: on SQLite the next message, of any team, reused its key."""
     gone = message(clock, "+15005550006", channel="whatsapp")
     await store.messages.accept(gone)
     (claim,) = await store.outbox.claim("phone", 10)
@@ -189,7 +189,7 @@ async def test_late_reports_of_a_deleted_message_change_no_other_message(
 
 
 async def test_purge_of_a_test_clock_deletes_nothing_of_other_teams(store: Store, clock: TestClock, sql: Sql) -> None:
-    """When it arrives it purges what its team keeps no longer; the others keep theirs for as long as they say."""
+    """At its target time, the team's expired data is purged; other teams keep theirs."""
     moving = TeamRecord(id="team_1", name="One", ref=1, test_clock=True)
     keeping = TeamRecord(id="team_2", name="Two", ref=2, keep_content_days=60)
     ahead = TeamClock(team="team_1", ahead=0, target=1000)
@@ -248,7 +248,7 @@ async def test_purge_keeps_a_file_that_another_message_uses(store: Store, clock:
 
 
 async def test_purge_keeps_a_file_that_was_just_stored_again(store: Store, clock: TestClock) -> None:
-    """Its new message is not written yet, so the database cannot know."""
+    """Its new message is not committed yet, so the database has no reference."""
     file = store.local_files.put(b"attachment")
     assert store.local_files.list_old(clock.now()) == []
     store.local_files.delete(file, clock.now())

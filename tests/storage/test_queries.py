@@ -1,4 +1,4 @@
-"""The SQL files: every query is valid on both databases and used, every query that is used exists."""
+"""SQL files: every query is valid on both databases and used, and every used query exists."""
 
 import re
 from pathlib import Path
@@ -52,7 +52,7 @@ async def test_every_query_is_valid(store: Store, settings: Settings) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_query_is_used(name: str) -> None:
     verb, _, table = name.partition("_")
-    is_composed = f'f"{verb}_{{table.name}}"' in CODE and f'TextTable("{table}"' in CODE  # of erasing and exporting
+    is_composed = f'f"{verb}_{{table.name}}"' in CODE and f'TextTable("{table}"' in CODE  # erasure and export
     assert is_composed or f'"{name}"' in CODE
 
 

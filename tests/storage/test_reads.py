@@ -1,4 +1,4 @@
-"""What the API reads: filters, pages, and never another team's."""
+"""Reads of the API: filters, pages, and isolation between teams."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def records(result: SearchPage[MessageListRow]) -> list[str]:
 
 @pytest.fixture
 async def sent(store: Store, clock: TestClock) -> list[str]:
-    """Four records, oldest first, a second apart; the last belongs to team 2."""
+    """Send four messages, oldest first, a second apart; the last belongs to team 2."""
     created = []
     for team, address, template in [
         (1, "a@example.com", "tpl_x"),
@@ -120,7 +120,7 @@ async def test_verifications_are_listed_for_their_team(store: Store, clock: Test
     assert await ids(status="verified") == [0]
     assert await ids(status="pending") == [2, 1]
     assert await store.verifications.get(2, started[0].id) is None
-    clock.forward(10 * 60_000)  # nobody has written it down yet
+    clock.forward(10 * 60_000)  # no status change has been written yet
     assert await ids(status="expired") == [2, 1]
     assert await ids(status="pending") == []
 

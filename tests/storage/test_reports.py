@@ -1,4 +1,4 @@
-"""Reports by carriers' own ids: parts of long messages, reports that come before the hand-over is recorded."""
+"""Reports by the carriers' ids: parts of long messages, and reports that arrive before the send is recorded."""
 
 import json
 from functools import partial
@@ -27,8 +27,8 @@ async def mail(store: Store, clock: Any, *more: str) -> str:
     return item.id
 
 
-async def hand_over(store: Store, clock: Any, target_status: str = "sent") -> None:
-    """One recipient more was taken by a carrier."""
+async def accept_recipient(store: Store, clock: Any, target_status: str = "sent") -> None:
+    """Record that a carrier accepted the message for one more recipient."""
     (claim,) = await store.outbox.claim("email", 1)
     change = RecipientUpdate(
         at=clock.now(),
@@ -49,8 +49,10 @@ async def accepted(store: Store, clock: Any) -> str:
     return item.id
 
 
-async def handed(store: Store, clock: Any, *, carrier_id: str | None = None, parts: tuple[str, ...] = ()) -> str:
-    """A message that carrier `c` took."""
+async def accepted_message(
+    store: Store, clock: Any, *, carrier_id: str | None = None, parts: tuple[str, ...] = ()
+) -> str:
+    """Return a message that carrier `c` accepted."""
     id_ = await accepted(store, clock)
     await record(store, clock, await claimed(store), carrier_id=carrier_id, parts=parts)
     return id_
@@ -124,28 +126,28 @@ async def told(store: Store, id_: str) -> list[str]:
 async def test_receipts_of_parts_are_combined_into_one_state(
     store: Store, clock: Any, receipts: list[CarrierReport], expected: str
 ) -> None:
-    id_ = await handed(store, clock, parts=("p1", "p2", "p3"))
+    id_ = await accepted_message(store, clock, parts=("p1", "p2", "p3"))
     for receipt in receipts:
         assert await store.reports.store_by_carrier("c", [receipt]) == [True]
     assert await status(store, id_) == expected
 
 
 async def test_receipts_of_parts_in_one_batch_are_combined(store: Store, clock: Any) -> None:
-    id_ = await handed(store, clock, parts=("p1", "p2"))
+    id_ = await accepted_message(store, clock, parts=("p1", "p2"))
     await store.reports.store_by_carrier("c", [CarrierReport("p1", DELIVERED), CarrierReport("p2", DELIVERED)])
     assert await status(store, id_) == "delivered"
     assert (await told(store, id_)).count("sms.delivered") == 1
 
 
 async def test_receipt_with_one_id_for_all_parts_applies_to_all(store: Store, clock: Any) -> None:
-    id_ = await handed(store, clock, parts=("p1", "p1"))
+    id_ = await accepted_message(store, clock, parts=("p1", "p1"))
     assert await store.reports.store_by_carrier("c", [CarrierReport("p1", DELIVERED)]) == [True]
     assert await status(store, id_) == "delivered"
 
 
 async def test_report_with_an_id_of_another_carrier_changes_nothing(store: Store, clock: Any) -> None:
-    id_ = await handed(store, clock, carrier_id="7")
-    long = await handed(store, clock, parts=("8", "9"))
+    id_ = await accepted_message(store, clock, carrier_id="7")
+    long = await accepted_message(store, clock, parts=("8", "9"))
     assert (
         await store.reports.store_by_carrier(
             "d", [CarrierReport("7", DELIVERED), CarrierReport("8", DELIVERED), CarrierReport("9", DELIVERED)]
@@ -184,14 +186,14 @@ async def test_early_report_without_a_message_is_dropped_after_a_minute(store: S
 
 
 async def test_callback_without_a_time_is_applied_once(store: Store, clock: Any) -> None:
-    id_ = await handed(store, clock, carrier_id="7")
+    id_ = await accepted_message(store, clock, carrier_id="7")
     queued = Report(status="sent", detail={"text": "queued"})
     for report in (queued, DELIVERED, queued, DELIVERED, DELIVERED):
         assert await store.reports.store_by_carrier(
             "c", [CarrierReport("7", report), CarrierReport("7", report)], skip_known=True
         ) == [True, True]
     assert await told(store, id_) == ["sms.sent", "ignored", "sms.delivered"]
-    await store.reports.store_by_carrier("c", [CarrierReport("7", DELIVERED)])  # one with a time: it is another one
+    await store.reports.store_by_carrier("c", [CarrierReport("7", DELIVERED)])  # differs by its time
     assert await told(store, id_) == ["sms.sent", "ignored", "sms.delivered", "ignored"]
 
 
@@ -224,15 +226,18 @@ async def test_sms_receipt_keeps_the_sender_that_its_carrier_used(store: Store, 
 
 
 async def test_report_with_a_reused_carrier_id_applies_to_the_newest_message(store: Store, clock: Any) -> None:
-    old, new = await handed(store, clock, carrier_id="7"), await handed(store, clock, carrier_id="7")
+    old, new = (
+        await accepted_message(store, clock, carrier_id="7"),
+        await accepted_message(store, clock, carrier_id="7"),
+    )
     await store.reports.store_by_carrier("c", [CarrierReport("7", DELIVERED)])
     assert (await status(store, old), await status(store, new)) == ("sent", "delivered")
 
 
 async def test_bounce_applies_to_its_own_recipient(store: Store, clock: Any) -> None:
     id_ = await mail(store, clock, "bob@example.com")
-    await hand_over(store, clock)
-    await hand_over(store, clock)
+    await accept_recipient(store, clock)
+    await accept_recipient(store, clock)
     assert await store.reports.recipient_address(id_, 1) == "bob@example.com"
     await store.reports.store_by_recipient(id_, 1, BOUNCED)
     result = await store.messages.get(1, id_)
@@ -249,7 +254,7 @@ async def test_bounce_before_the_send_is_recorded_is_applied_later(store: Store,
     assert await status(store, id_) == "sending"
     clock.forward(600_000)
     await store.maintenance.purge()
-    await hand_over(store, clock, "delivered")
+    await accept_recipient(store, clock, "delivered")
     await store.reports.apply_early_reports()
     await store.reports.apply_early_reports()
     assert (await told(store, id_)) == ["email.sent", "email.delivered", "email.bounced"]
@@ -260,7 +265,7 @@ async def test_early_bounce_without_a_message_is_dropped_after_an_hour(store: St
     await store.reports.store_by_recipient(id_, 0, BOUNCED)
     clock.forward(3_600_001)
     await store.maintenance.purge()
-    await hand_over(store, clock)
+    await accept_recipient(store, clock)
     await store.reports.apply_early_reports()
     assert await status(store, id_) == "sent"
 
@@ -274,8 +279,8 @@ async def test_nonexistent_domain_in_reports_bounces_at_the_second_report(
 ) -> None:
     gone = Report(status="bounced", suppress="bounce", absent=True)
     first, second = await mail(store, clock), await mail(store, clock)
-    await hand_over(store, clock)
-    await hand_over(store, clock)
+    await accept_recipient(store, clock)
+    await accept_recipient(store, clock)
     await store.reports.store_by_recipient(first, 0, gone)
     assert await status(store, first) == "failed"
     clock.forward(later_ms)
@@ -291,15 +296,15 @@ async def test_report_with_an_invalid_position_changes_nothing(
     known = await mail(store, clock)
     assert await store.reports.recipient_address(id_ or known, position) is None
     await store.reports.store_by_recipient(id_ or known, position, BOUNCED)
-    await hand_over(store, clock)
+    await accept_recipient(store, clock)
     await store.reports.apply_early_reports()
     assert await status(store, known) == "sent"
 
 
 async def test_bounce_for_another_reason_fails_the_recipient(store: Store, clock: Any) -> None:
-    """Told to webhooks, nothing suppressed, no money moved."""
+    """The event is published; nothing is suppressed, and no money moves."""
     id_ = await mail(store, clock)
-    await hand_over(store, clock, "delivered")
+    await accept_recipient(store, clock, "delivered")
     before = await store.ledger.get_account(1)
     await store.reports.store_by_recipient(id_, 0, Report(status="failed", detail={"text": "552 mailbox full"}))
     assert await told(store, id_) == ["email.sent", "email.delivered", "email.failed"]
@@ -310,7 +315,7 @@ async def test_bounce_for_another_reason_fails_the_recipient(store: Store, clock
 async def test_complaint_about_a_failed_message_suppresses_the_address(store: Store, clock: Any) -> None:
     item = message(clock)
     await store.messages.accept(item)
-    await hand_over(store, clock, "failed")
+    await accept_recipient(store, clock, "failed")
     complaint = Report(status="complained", detail={}, suppress="complaint")
     await store.reports.store_by_carrier("relay", [CarrierReport(f"{item.id}/0", complaint)])
     result = await store.suppressions.get(1, "ada@example.com")
@@ -327,13 +332,13 @@ async def test_complaint_about_a_failed_message_suppresses_the_address(store: St
         ({"carrier": "smpp", "err": "451"}, None),
         ({"carrier": "cloud_api", "code": "131050"}, "marketing"),
         ({"carrier": "cloud_api", "code": "131049"}, None),
-        ({"reason": "opted_out"}, None),  # our own word, because they are listed
+        ({"reason": "opted_out"}, None),  # our own reason, because the phone is on the opt-out list
     ],
 )
 async def test_carrier_report_of_an_opt_out_suppresses_the_number(
     store: Store, clock: Any, detail: Any, listed: str | None
 ) -> None:
-    await handed(store, clock, carrier_id="one")
+    await accepted_message(store, clock, carrier_id="one")
     await store.reports.store_by_carrier("c", [CarrierReport("one", Report(status="failed", detail=detail))])
     result = await store.opt_outs.find(1, PHONE)
     assert [(item.channel, item.reason) for item in result] == ([("sms", listed)] if listed else [])

@@ -1,4 +1,4 @@
-"""The reputation guard in the store: counted with the outcomes, judged by the newest hours, resumed by an operator."""
+"""The reputation guard in the store: counts by outcome, decisions by the newest hours, resumed by an operator."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ COUNTS = "SELECT team, sum(sends), sum(bounces), sum(complaints) FROM reputation
 
 @pytest.fixture
 async def teams(store: Store) -> Store:
-    """The teams 1 and 2 have names."""
+    """Return a store whose teams 1 and 2 have names."""
     rows = [
         to_row("team", f"team_{ref}", TeamRecord(ref=ref, id=f"team_{ref}", name="T"), f"team_{ref}") for ref in (1, 2)
     ]
@@ -33,7 +33,7 @@ async def teams(store: Store) -> Store:
 
 
 async def deliver(store: Store, clock: TestClock, *target_status: str | None, lane: str = "email") -> None:
-    """Hand over what is due; the outcomes are these, in turn."""
+    """Deliver the due messages with these outcomes in turn."""
     for claim, status in zip(await store.outbox.claim(lane, len(target_status)), target_status, strict=True):
         change = RecipientUpdate(
             at=clock.now(),
@@ -53,8 +53,8 @@ async def report(store: Store, id_: str, *statuses: str) -> None:
         assert await store.reports.store_by_carrier("c", [CarrierReport(f"{id_}/0", Report(status=status))]) == [True]
 
 
-async def counted(store: Store, clock: TestClock, *hours: tuple[int, int, int, int]) -> Store:
-    """Counts of team 1: hours ago, sends, bounces, complaints."""
+async def store_counts(store: Store, clock: TestClock, *hours: tuple[int, int, int, int]) -> Store:
+    """Store counts of team 1: hours ago, sends, bounces, complaints."""
     rows = [(1, clock.now() - ago * HOUR_MS, *counts) for ago, *counts in hours]
     await store.database.write(lambda tx: tx.run("count_reputation", counts=rows))
     return store
@@ -71,7 +71,7 @@ def state(store: Store) -> str:
 async def test_reputation_counts_each_recipient_once(store: Store, clock: TestClock, sql: Sql) -> None:
     item = message(clock, "ada@example.com")
     await store.messages.accept(item)
-    await deliver(store, clock, None)  # put off
+    await deliver(store, clock, None)  # deferred
     assert await sql(COUNTS) == []
     await deliver(store, clock, "sent")
     assert await sql(COUNTS) == [(1, 1, 0, 0)]
@@ -109,7 +109,7 @@ async def test_reputation_excludes_magic_recipients_and_phones(store: Store, clo
 
 
 async def test_reputation_counts_are_deleted_after_eight_days(store: Store, clock: TestClock, sql: Sql) -> None:
-    await counted(store, clock, (0, 1, 0, 0), (8 * 24 - 1, 1, 0, 0), (8 * 24, 1, 0, 0))
+    await store_counts(store, clock, (0, 1, 0, 0), (8 * 24 - 1, 1, 0, 0), (8 * 24, 1, 0, 0))
     await store.maintenance.purge()
     assert await sql(COUNTS) == [(1, 2, 0, 0)]
 
@@ -122,14 +122,14 @@ async def test_reputation_counts_are_deleted_after_eight_days(store: Store, cloc
     [
         ([], None),
         ([(0, 5, 1, 2)], (5, 1, 2)),
-        ([(0, 999, 1, 0), (1, 1, 1, 0), (2, 500, 7, 7)], (1000, 2, 0)),  # 999 are not enough
+        ([(0, 999, 1, 0), (1, 1, 1, 0), (2, 500, 7, 7)], (1000, 2, 0)),  # 999 sends are not enough
         ([(0, 1000, 1, 0), (1, 1, 1, 0)], (1000, 1, 0)),
         ([(0, 0, 3, 0), (100, 1000, 0, 1), (101, 1, 1, 1)], (1000, 3, 1)),  # an hour of late bounces alone
         ([(7 * 24 - 1, 10, 1, 1), (7 * 24, 10, 1, 1)], (10, 1, 1)),
     ],
 )
 async def test_reputation_uses_the_newest_hours(store: Store, clock: TestClock, hours: Any, expected: Any) -> None:
-    await counted(store, clock, *hours)
+    await store_counts(store, clock, *hours)
     assert await store.reputations.read_counts() == ({1: expected} if expected else {})
 
 
@@ -147,12 +147,12 @@ async def test_reputation_warning_is_set_and_cleared_automatically(
 ) -> None:
     assert await teams.reputations.update_all() == []
     seen = teams.setup.current.version
-    await counted(teams, clock, (0, 1000, 50, 0))
+    await store_counts(teams, clock, (0, 1000, 50, 0))
     (judged,) = await teams.reputations.update_all()
     assert (judged.team, judged.state, judged.sends, judged.bounces) == ("team_1", "warn", 1000, 50)
     version = teams.reputations.version
     assert await teams.reputations.update_all() == []
-    assert (teams.reputations.version, teams.setup.current.version) == (version, seen)  # nothing new to follow
+    assert (teams.reputations.version, teams.setup.current.version) == (version, seen)  # no new version to load
     await other.refresh()
     assert state(other) == "warn"
     assert "team_2" not in other.reputations.current
@@ -161,7 +161,7 @@ async def test_reputation_warning_is_set_and_cleared_automatically(
 
 
 async def test_reputation_pause_stays_until_an_operator_resumes(teams: Store, other: Store, clock: TestClock) -> None:
-    await counted(teams, clock, (0, 200, 0, 1))
+    await store_counts(teams, clock, (0, 200, 0, 1))
     await teams.reputations.update_all()
     assert state(teams) == "paused"
     clock.forward(7 * DAY_MS)
@@ -177,32 +177,32 @@ async def test_reputation_pause_stays_until_an_operator_resumes(teams: Store, ot
 
 
 async def test_reputation_after_a_resume_ignores_earlier_counts(teams: Store, clock: TestClock) -> None:
-    await counted(teams, clock, (0, 1000, 500, 0), (1, 1000, 500, 0))
+    await store_counts(teams, clock, (0, 1000, 500, 0), (1, 1000, 500, 0))
     await teams.reputations.update_all()
     await teams.reputations.resume("team_1", ENTRY)
     assert await teams.reputations.update_all() == []
-    await counted(teams, clock, (0, 199, 199, 0))
+    await store_counts(teams, clock, (0, 199, 199, 0))
     assert await teams.reputations.update_all() == []
-    await counted(teams, clock, (0, 1, 1, 0))
+    await store_counts(teams, clock, (0, 1, 1, 0))
     assert [judged.state for judged in await teams.reputations.update_all()] == ["paused"]
 
 
 async def test_resume_during_an_evaluation_is_kept(teams: Store, other: Store, clock: TestClock) -> None:
-    """This process has not heard of the pause and its end, and brings counts from before."""
-    await counted(teams, clock, (0, 1000, 500, 0))
+    """This process does not know of the pause and its end yet, and has older counts."""
+    await store_counts(teams, clock, (0, 1000, 500, 0))
     await other.refresh()
     await teams.reputations.update_all()
     await teams.reputations.resume("team_1", ENTRY)
-    await counted(teams, clock, (0, 1000, 500, 0))  # as it read them
+    await store_counts(teams, clock, (0, 1000, 500, 0))  # counts as this process read them
     assert await other.reputations.update_all() == []
     assert state(other) == "ok"
-    assert [judged.state for judged in await other.reputations.update_all()] == ["paused"]  # by what it knows now
+    assert [judged.state for judged in await other.reputations.update_all()] == ["paused"]  # by the current state
 
 
 async def test_reputation_decision_writes_an_audit_entry_of_the_service(teams: Store, clock: TestClock) -> None:
-    await counted(teams, clock, (0, 1000, 50, 0))
+    await store_counts(teams, clock, (0, 1000, 50, 0))
     await teams.reputations.update_all()
-    await counted(teams, clock, (0, 0, 100, 0))
+    await store_counts(teams, clock, (0, 0, 100, 0))
     await teams.reputations.update_all()
     await teams.reputations.update_all()  # finds nothing new
     assert [(item.actor, item.action, item.subject, item.detail) for item in await teams.audit.list_rows("team_1")] == [

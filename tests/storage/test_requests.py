@@ -1,4 +1,4 @@
-"""The request log: noted by every process, written once a second, bounded in memory, in a second and on disk."""
+"""The request log: recorded by every process, written once a second, bounded in memory, per second and on disk."""
 
 import asyncio
 from typing import Any
@@ -113,7 +113,7 @@ async def test_requests_logged_during_a_write_are_written_next_time(store: Store
     writing = asyncio.create_task(log.write(store.requests))
     await asyncio.sleep(0)
     log.buffer.append(late)
-    await log.write(store.requests)  # waits for the first, and finds what came meanwhile
+    await log.write(store.requests)  # waits for the first write, and writes the entries added meanwhile
     await writing
     assert not log.buffer
     assert await store.requests.list_page(1) == [late, early]
@@ -173,7 +173,7 @@ async def test_request_log_keeps_a_week_and_a_limited_number_per_team(
 async def test_request_log_limits_refused_and_other_requests_separately(
     store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many are answered as asked, what was refused before them stays."""
+    """Many successful requests do not displace earlier refused ones."""
     monkeypatch.setattr(requests, "TEAM_MAX", 2)
     no = refused(clock)
     yes = [answered(clock) for _ in range(4)]

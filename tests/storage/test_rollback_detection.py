@@ -1,4 +1,4 @@
-"""A database that was turned back is paused; one that was not never is, whoever crashes or starts beside it."""
+"""A restored database is paused; others never are, whichever process crashes or starts next to it."""
 
 import asyncio
 import shutil
@@ -45,7 +45,7 @@ async def test_new_data_folder_detects_no_rollback(store: Store, tmp_path: Path)
 async def test_crash_between_the_two_writes_detects_no_rollback(store: Store, settings: Settings) -> None:
     await pause_if_restored(store, settings.data)
     for _ in range(3):
-        await store.maintenance.pause_if_restored(read_database_numbers(settings.data))  # the folder is not told
+        await store.maintenance.pause_if_restored(read_database_numbers(settings.data))  # folder not updated
     assert not await pause_if_restored(store, settings.data)
     assert not await is_paused(store)
 
@@ -114,7 +114,7 @@ async def test_original_database_continues_beside_its_copy(tmp_path: Path, files
 async def test_copy_as_new_as_its_original_is_paused_unless_stopped_cleanly(
     tmp_path: Path, files: Callable[[str], Settings], stopped: bool
 ) -> None:
-    """Of a database in use it has what was sent since as due; after a clean stop it is but another place."""
+    """In a copy of a database in use, messages sent since are due again; after a clean stop, it is a moved file."""
     file, copy = tmp_path / "original", tmp_path / "copy"
     async with open_store(files("original")) as store:
         assert not await pause_if_restored(store, tmp_path, file)
@@ -122,7 +122,7 @@ async def test_copy_as_new_as_its_original_is_paused_unless_stopped_cleanly(
         if stopped:
             await mark_clean_shutdown(store, tmp_path)
     shutil.copy(file, copy)
-    async with open_store(files("original")) as store:  # a restart after a crash, say
+    async with open_store(files("original")) as store:  # for example a restart after a crash
         assert not await pause_if_restored(store, tmp_path, file)
         assert not await is_paused(store)
         if stopped:
@@ -138,7 +138,7 @@ async def test_copy_as_new_as_its_original_is_paused_unless_stopped_cleanly(
 
 
 async def test_running_process_detects_that_its_database_was_restored(store: Store, sql: Sql) -> None:
-    """It has seen versions of the setup that the database has no longer, and gives to others."""
+    """The process knows setup versions that the restored database lacks and will assign again."""
     before, after = (TeamRecord(id="team_1", name=name, ref=1) for name in ("before", "after"))
     await set_up(store, rows=[to_row("team", "team_1", before, "team_1")])
     seen = await store.maintenance.pause_if_restored({})

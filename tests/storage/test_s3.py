@@ -1,5 +1,4 @@
-"""Attachment files in an S3-compatible store: a real server on loopback, both databases, machines without a shared
-folder."""
+"""Attachment files in an S3-compatible store: a real server on loopback, and machines without a shared folder."""
 
 import asyncio
 import hashlib
@@ -56,7 +55,7 @@ def objects(settings: Settings) -> ObjectStore:
 
 @pytest.fixture
 async def elsewhere(store: Store, settings: Settings, clock: TestClock, tmp_path: Path) -> AsyncIterator[Store]:
-    """A process of another machine."""
+    """Return the store of a process on another machine."""
     there = msgspec.structs.replace(settings, data=tmp_path / "elsewhere")
     async with open_store(there, clock, "seat/1") as other:
         yield other
@@ -111,7 +110,7 @@ async def test_s3_file_that_was_damaged_is_not_sent(
 
 
 async def lose(objects: ObjectStore, left: bytes | None) -> str:
-    """The name of the one object, of which the store has only this left."""
+    """Delete the only object, and store `left` in its place if not None; return its name."""
     (lost,) = await names(objects)
     await objects.delete([lost])
     if left is not None:
@@ -161,7 +160,7 @@ async def test_s3_file_is_deleted_with_the_last_message_that_uses_it(
     await store.messages.accept(message(clock, blobs=[hash_]))
     clock.forwarded_ms += FRESH_MS + 1
     await store.attachments.delete_unused()
-    assert store.local_files.size(hash_) == 0  # this machine needs no disk for all of them
+    assert store.local_files.size(hash_) == 0  # this machine needs no disk space for all files
     assert await elsewhere.attachments.get(hash_) == FILE
     await sql("DELETE FROM blob")
     await elsewhere.attachments.put(FILE)  # again, by a message that is about to be written
@@ -194,7 +193,7 @@ async def test_s3_file_uploaded_again_during_its_removal_is_kept(
 async def test_s3_cleanup_deletes_unused_files_and_keeps_foreign_objects(
     store: Store, clock: TestClock, objects: ObjectStore
 ) -> None:
-    """A process ended between the store and the database; others use the same bucket."""
+    """A process died between the upload and the commit; other programs use the same bucket."""
     hash_ = await store.attachments.put(FILE)
     await store.messages.accept(message(clock, blobs=[hash_]))
     stray, foreign = f"{hashlib.sha256(b'x').hexdigest()}/{'0' * 16}", "others/photo.jpg"
@@ -211,7 +210,7 @@ async def test_s3_cleanup_deletes_unused_files_and_keeps_foreign_objects(
 async def test_s3_cleanup_of_a_paused_copy_deletes_nothing(
     store: Store, clock: TestClock, objects: ObjectStore, sql: Sql
 ) -> None:
-    """A backup that was restored beside the service has its settings, and starts paused."""
+    """A backup restored next to the service has the same settings, and starts paused."""
     await store.attachments.put(FILE)
     await objects.put(f"{hashlib.sha256(b'newer').hexdigest()}/{'0' * 16}", b"newer")
     await set_up(store, rows=[to_row("platform", PLATFORM_ID, Platform(paused=True), None)])
@@ -224,26 +223,26 @@ async def test_s3_cleanup_of_a_paused_copy_deletes_nothing(
 
 
 @pytest.fixture
-async def stranger(settings: Settings, clock: TestClock, tmp_path: Path) -> AsyncIterator[Store]:
-    """Another service with the same object store."""
+async def other_service(settings: Settings, clock: TestClock, tmp_path: Path) -> AsyncIterator[Store]:
+    """Return another service with the same object store."""
     database = f"sqlite:///{tmp_path / 'stranger.db'}"
     other = msgspec.structs.replace(settings, database=database, data=tmp_path / "stranger")
-    async with open_store(other, clock, "seat/0") as stranger:
-        yield stranger
+    async with open_store(other, clock, "seat/0") as other_service:
+        yield other_service
 
 
 async def test_s3_prefix_of_another_instance_keeps_its_files(
-    store: Store, elsewhere: Store, stranger: Store, clock: TestClock, objects: ObjectStore
+    store: Store, elsewhere: Store, other_service: Store, clock: TestClock, objects: ObjectStore
 ) -> None:
     hash_ = await store.attachments.put(FILE)
     await store.messages.accept(message(clock, blobs=[hash_]))
     with pytest.raises(BucketInUse):
-        await stranger.attachments.put(b"another's")
+        await other_service.attachments.put(b"another's")
     with pytest.raises(BadSetting, match=r"s3://.*another prefix.*remove the object 'owner'"):
-        await claim_attachments(stranger)
+        await claim_attachments(other_service)
     clock.forwarded_ms += FRESH_MS + 60_000
     with pytest.raises(BucketInUse):
-        await stranger.attachments.delete_unused()
+        await other_service.attachments.delete_unused()
     assert [name.partition("/")[0] for name in await names(objects)] == [hash_]
     for place in (store, elsewhere):  # of one service
         await claim_attachments(place)
@@ -252,11 +251,11 @@ async def test_s3_prefix_of_another_instance_keeps_its_files(
 
 
 async def test_s3_prefix_taken_over_by_another_instance_is_left_unchanged(
-    store: Store, stranger: Store, clock: TestClock, objects: ObjectStore
+    store: Store, other_service: Store, clock: TestClock, objects: ObjectStore
 ) -> None:
     await store.attachments.put(FILE)
     await objects.delete([OWNER_OBJECT])
-    await stranger.attachments.put(b"another's")
+    await other_service.attachments.put(b"another's")
     clock.forwarded_ms += FRESH_MS + 60_000
     with pytest.raises(BucketInUse):
         await store.attachments.delete_unused()
@@ -360,7 +359,7 @@ async def test_files_stay_readable_after_the_storage_setting_changes(
             await there.attachments.fetch(in_objects)
         clock.forwarded_ms += FRESH_MS + 1
         await there.attachments.delete_unused()
-        assert await sql(ROWS) == [(in_objects, len(FILE))]  # it cannot remove the object
+        assert await sql(ROWS) == [(in_objects, len(FILE))]  # the object store cannot delete the object
         await there.attachments.put(FILE)
         assert await sql("SELECT count(*) FROM blob_chunk") == [(5,)]
         assert await there.attachments.get(in_objects) == FILE

@@ -43,7 +43,7 @@ async def urls(database: str) -> list[str]:
 
 @pytest.fixture
 async def stores(urls: list[str], tmp_path: Path, clock: TestClock) -> AsyncIterator[list[Store]]:
-    """Two processes of the first installation and one of the second; all of them listen."""
+    """Return two processes of the first installation and one of the second; all of them listen."""
     places = [(urls[0], "seat/0"), (urls[0], "seat/1"), (urls[1], "seat/0")]
     async with AsyncExitStack() as stack:
         stores = list[Store]()
@@ -65,7 +65,7 @@ async def test_notifications_of_one_schema_are_not_received_in_another(stores: l
     same, foreign = waiter(stores[1].wakeups.by_kind["email"]), waiter(stores[2].wakeups.by_kind["email"])
     await stores[0].messages.accept(message(clock))
     await rings(same)
-    await stores[2].database.read(_nothing)  # its connections have answered since
+    await stores[2].database.read(_nothing)  # its connections have been used since
     assert not foreign.done()
     await stores[2].messages.accept(message(clock))
     await rings(foreign)

@@ -1,4 +1,4 @@
-"""Search over all channels: filters, pages, recipients. Parts of texts: test_grams.py."""
+"""Search over all channels: filters, pages, recipients. test_search_index.py tests parts of texts."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ CHANNEL = {"eml_": "email", "sms_": "sms", "wam_": "whatsapp"}
 
 
 async def send(store: Store, clock: TestClock, prefix: str, address: str, team: int = 1, **more: Any) -> str:
-    """One message, a second after the one before."""
+    """Send a message, a second after the previous one."""
     clock.forward(1000)
     item = message(clock, address, team=team, channel=CHANNEL[prefix], **more)
     item = replace(item, id=prefix + item.id[4:])
@@ -29,7 +29,7 @@ async def send(store: Store, clock: TestClock, prefix: str, address: str, team: 
     return item.id
 
 
-async def hand_over(store: Store, clock: TestClock, status: str | None = "delivered") -> None:
+async def accept_recipient(store: Store, clock: TestClock, status: str | None = "delivered") -> None:
     for lane in ("email", "phone"):
         for claim in await store.outbox.claim(lane, 100):
             change = RecipientUpdate(
@@ -45,12 +45,12 @@ async def hand_over(store: Store, clock: TestClock, status: str | None = "delive
 
 @pytest.fixture
 async def sent(store: Store, clock: TestClock) -> list[str]:
-    """Oldest first: the two first are delivered, the third waits; the last belongs to team 2."""
+    """Send messages, oldest first: the first two are delivered, the third waits; the last belongs to team 2."""
     created = [
         await send(store, clock, "eml_", "ada@example.com", template_id="tpl_x", decide=None),
         await send(store, clock, "sms_", PHONE),
     ]
-    await hand_over(store, clock)
+    await accept_recipient(store, clock)
     created.append(await send(store, clock, "wam_", PHONE))
     await send(store, clock, "eml_", "ada@example.com", team=2)
     return created
@@ -72,7 +72,7 @@ def ids(result: SearchPage[Any]) -> list[str]:
         ({"status": "delivered"}, [1, 0]),
         ({"status": "failed"}, []),
         ({"template_id": "tpl_x"}, [0]),
-        ({"address": PHONE}, [2, 1]),  # the third was not handed over yet
+        ({"address": PHONE}, [2, 1]),  # the third was not attempted yet
         ({"address": PHONE, "status": "sending"}, [2]),
         ({"address": "ada@example.com"}, [0]),
         ({"address": "ada@example.com", "channel": "sms"}, []),
@@ -91,9 +91,9 @@ async def test_message_search_filters_select_matching_messages(
 @pytest.mark.parametrize("more", [{}, {"address": "ada@example.com"}])
 async def test_message_search_times_exclude_their_bounds(store: Store, clock: TestClock, more: dict[str, Any]) -> None:
     created = [await send(store, clock, "eml_", "ada@example.com") for _ in range(3)]
-    await hand_over(store, clock)
+    await accept_recipient(store, clock)
     first = (await find(store)).rows[-1].created_at
-    last = ulid_ms(created[2].removeprefix("eml_"))  # an id is made before its message
+    last = ulid_ms(created[2].removeprefix("eml_"))  # an id is generated before its message
     assert ids(await find(store, created_after=first, created_before=last, **more)) == [created[1]]
 
 
@@ -102,7 +102,7 @@ async def test_message_search_pages_list_every_message_once(
     store: Store, clock: TestClock, more: dict[str, Any]
 ) -> None:
     created = [await send(store, clock, prefix, "ada@example.com") for prefix in [*CHANNEL] * 3]
-    await hand_over(store, clock)
+    await accept_recipient(store, clock)
     seen: list[str] = []
     after = None
     for _ in range(5):
@@ -135,7 +135,7 @@ async def test_message_page_version_changes_with_its_timeline(store: Store, cloc
     id_ = await send(store, clock, "eml_", "ada@example.com")
 
     before = await store.page_versions.message(1, id_)
-    await hand_over(store, clock)
+    await accept_recipient(store, clock)
     after = await store.page_versions.message(1, id_)
     assert before and after and before.version != after.version
     assert (before.has_ended, after.has_ended) == (False, True)

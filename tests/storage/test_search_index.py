@@ -1,4 +1,4 @@
-"""The index of parts: exact before and after it is built, for every filter; what is erased or deleted leaves it."""
+"""The trigram index: exact before and after it is built, with every filter; erased and deleted messages leave it."""
 
 from collections import Counter
 from functools import partial
@@ -28,8 +28,8 @@ FILLER = (
 )
 
 
-async def close_span(store: Store, clock: TestClock, sql: Sql) -> None:
-    """What was sent is in a span of its own now, which no message comes to any more."""
+async def close_block(store: Store, clock: TestClock, sql: Sql) -> None:
+    """Advance the keys, so that no further message can appear in the block of those sent."""
     ((newest,),) = await sql("SELECT max(key) FROM message")
     key = (newest // BLOCK_SIZE + 1) * BLOCK_SIZE
     await sql(FILLER.format(key=key))
@@ -51,16 +51,16 @@ async def found(store: Store, typed: str = "", team: int = 1, **more: Any) -> li
 
 @pytest.fixture
 async def sent(store: Store, clock: TestClock, sql: Sql) -> list[str]:
-    """Three spans: two messages in the first two, one in the last."""
+    """Send messages in three blocks: two in each of the first two, one in the last."""
     created = [
         await send_email(store, clock, "Your parcel 4711", "ada@example.com", key_id="k1", template_id="tpl_a"),
         await send_email(store, clock, "Receipt %_'", "bob@example.com", "cleo@shop.test", sender="a@other.test"),
     ]
     await send_email(store, clock, "Your parcel", "ada@example.com", team=2)
-    await close_span(store, clock, sql)
+    await close_block(store, clock, sql)
     created.append(await send_email(store, clock, "Über 订单", "ada.lovelace@example.com", key_id="k1"))
     created.append(await send_email(store, clock, "your PARCEL 4712", "dan@example.org"))
-    await close_span(store, clock, sql)
+    await close_block(store, clock, sql)
     created.append(await send_email(store, clock, "The newest parcel", "ada@example.com", template_id="tpl_a"))
     return created
 
@@ -70,9 +70,9 @@ async def test_search_with_an_unusual_newest_block_uses_the_most_selective_term(
 ) -> None:
     for number in (1, 2, 17):
         await send_email(store, clock, f"Order {number}", "ada@example.com")
-    await close_span(store, clock, sql)
+    await close_block(store, clock, sql)
     await send_email(store, clock, "Hello", "bob@shop.test")
-    await close_span(store, clock, sql)
+    await close_block(store, clock, sql)
     await build(store)
     monkeypatch.setattr(finding, "TERMS_MAX", 1)
     rarest = partial(finding._most_selective, terms=["ada", " 17"], built={0, 1})
@@ -196,7 +196,7 @@ async def test_indexed_search_matches_the_state_of_any_recipient(
     assert await found(store, "parcel", failure="bounced", oldest_first=oldest_first) == []
     assert await found(store, failure="failed", oldest_first=oldest_first) == []
     assert await found(store, failure="bounced", team=2, oldest_first=oldest_first) == []
-    assert await found(store, status="bounced") == []  # the message as a whole was delivered
+    assert await found(store, status="bounced") == []  # the status of the message is delivered
     ((key,),) = [(line.key,) for line in (await store.messages.search(1, Search(limit=9, failure="bounced"))).rows]
     assert await store.messages.outcomes([key]) == {key: {"delivered": 1, "bounced": 1}}
 
@@ -233,7 +233,7 @@ async def test_erased_address_is_removed_from_the_index_at_once(
     assert await store.erasures.erase(expected, clock.now(), lambda what, done: None) == 1
     assert await sql(f"SELECT count(*) FROM gram WHERE span = 1 AND mark IN ({marks})") == [(0,)]
     assert await found(store, "lovelace") == []
-    assert await found(store, "订单") == []  # the subject went too
+    assert await found(store, "订单") == []  # the subject was erased too
     assert await found(store, "4712") == [sent[3]]
     assert await found(store, key_id="k1") == [sent[2], sent[0]]
 
@@ -325,7 +325,7 @@ async def test_search_across_a_gap_between_keys_reads_only_existing_rows(
     for claim in await store.outbox.claim("email", 100):
         held = {"message": claim.message, "position": claim.position, "claim": claim.token}
         assert await store.outbox.record(RecipientUpdate(at=clock.now(), target_status="sent", accepted=True, **held))  # type: ignore[arg-type]
-    await close_span(store, clock, sql)
+    await close_block(store, clock, sql)
     counts = Counter[str]()
     kind: Any = type(await store.database.read(_own))
     run = kind.run

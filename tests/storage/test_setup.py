@@ -83,7 +83,7 @@ async def test_setup_change_that_raises_changes_nothing(store: Store, sql: Sql) 
 
 
 async def test_concurrent_setup_changes_run_one_after_the_other(store: Store, other: Store, sql: Sql) -> None:
-    """Each decides on the newest setup and gets a team number of its own."""
+    """Each decides on the newest setup and gets its own team number."""
 
     def add(name: str) -> object:
         def decide(current: Setup, ref: int) -> SetupChange:

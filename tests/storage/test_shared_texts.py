@@ -1,4 +1,4 @@
-"""What mails of a sandbox team have in common is kept once, read as if each had it, and goes with the last of them."""
+"""Content shared by mails of a sandbox team is stored once, read as if each had it, and deleted with the last."""
 
 import hashlib
 from typing import Any

@@ -1,4 +1,4 @@
-"""Reads that take long, such as a search through everything: what is quick or writes does not wait for them."""
+"""Slow reads, such as a search over everything, delay neither quick reads nor writes."""
 
 import asyncio
 import threading
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.anyio
 
 
 class Slow:
-    """Reads that have begun and end when they are told to."""
+    """Reads that end when released."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._database = store.database
         self._blocks = sqlite_path(settings) is not None
         self._over, self._blocked_over = asyncio.Event(), threading.Event()
         self._begun = 0
-        self.most = (READERS if self._blocks else reads_max(POOL_MAX)) - 1  # so many leave room for another read
+        self.most = (READERS if self._blocks else reads_max(POOL_MAX)) - 1  # leaves one connection for reads
         self._tasks: list[asyncio.Task[None]] = []
 
     async def begin(self, count: int) -> None:

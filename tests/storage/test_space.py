@@ -1,4 +1,4 @@
-"""SQLite gives the space of what retention deleted back to the disk, a little at a time, and nobody waits for it."""
+"""After retention, SQLite returns free pages to the disk in small steps, without delaying other writes."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ SPACE = "SELECT p.page_count, f.freelist_count FROM pragma_page_count() p, pragm
 
 
 def space(path: Path) -> tuple[int, int]:
-    """Pages of the file, and those of them that are free."""
+    """Return the number of pages of the file, and of those that are free."""
     connection = apsw.Connection(str(path))
     pages, free = connection.execute(SPACE).fetchall()[0]
     connection.close()
@@ -62,7 +62,7 @@ async def test_sqlite_free_space_is_returned_to_the_file_system(
     left, still_free = space(path)
     assert still_free <= max(left // retention.FREE_SHARE, retention.FREE_PAGES) and left < pages / 2
     assert max(writes) <= 100  # pages, as `free_pages` says: the writer is never held for long
-    vacuum(path)  # its log goes into the file
+    vacuum(path)  # the WAL is written to the file
     assert path.stat().st_size == space(path)[0] * 4096
 
 
@@ -84,7 +84,7 @@ async def test_older_sqlite_file_returns_space_after_its_next_vacuum(tmp_path: P
     before = space(path)
     async with open_store(there) as store:
         await store.maintenance.purge()
-        assert space(path)[0] >= before[0]  # it cannot, and does not try for ever
+        assert space(path)[0] >= before[0]  # the pages cannot be returned, and it stops trying
     vacuum(path)
     connection = open_sqlite(path)
     assert connection.execute("PRAGMA auto_vacuum").get == 2

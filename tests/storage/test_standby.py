@@ -1,4 +1,4 @@
-"""Lists, search, statistics and exports on a streaming standby: a real one, stopped, delayed and exchanged."""
+"""Lists, search, statistics and exports on a real streaming standby: stopped, delayed and replaced."""
 
 import asyncio
 import re
@@ -115,9 +115,9 @@ async def prepare(server: PostgresServer, data: Path) -> None:
 
 @pytest.fixture(scope="module")
 def second(primary: PostgresServer, folder: Path) -> Iterator[PostgresServer]:
-    """A streaming standby of the primary."""
+    """Run a streaming standby of the primary."""
     primary.run("pg_basebackup", "-d", primary.url(), "-D", f"{folder}/second", "-c", "fast", "-R")
-    (folder / "second" / ".s.PGSQL.5432.lock").unlink()  # the primary's, whose socket is in its data folder
+    (folder / "second" / ".s.PGSQL.5432.lock").unlink()  # the lock file of the primary, copied with its data folder
     server = PostgresServer(folder / "second", **UNSAFE)
     yield server
     server.stop()
@@ -166,7 +166,7 @@ async def test_standby_can_run_each_of_its_reads(store: Store, name: str) -> Non
 
 
 async def test_list_on_the_standby_has_what_was_just_written(store: Store, clock: TestClock) -> None:
-    """By any process: only the database knows."""
+    """Written by any process: only the database knows the position."""
     for _ in range(50):
         item = message(clock)
         await store.messages.accept(item)

@@ -1,4 +1,4 @@
-"""The figures of the overview: counted with the outcomes, summed by spans, and the queue beside them."""
+"""Figures of the overview: store_counts with the outcomes, summed by interval, and the queue."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def test_state_transition_counts_as_its_outcome(before: str, path: tuple[str, ..
 async def test_stats_count_each_outcome_once(store: Store, clock: TestClock, sql: Sql) -> None:
     item = message(clock, "ada@example.com")
     await store.messages.accept(item)
-    await deliver(store, clock, None)  # put off
+    await deliver(store, clock, None)  # deferred
     assert await sql(COUNTS) == []
     await deliver(store, clock, "sent")
     await report(store, item.id, "sent", "delivered", "delivered", "complained", "complained")
@@ -65,14 +65,14 @@ async def test_stats_of_a_batch_are_one_row_per_team_channel_and_hour(store: Sto
     assert {hour % HOUR_MS for (hour,) in await sql("SELECT hour FROM figure")} == {0}
 
 
-async def counted(store: Store, *rows: Any) -> None:
-    """Each: team, hour, channel, sent, delivered."""
+async def store_counts(store: Store, *rows: Any) -> None:
+    """Store counts of (team, hour, channel, sent, delivered)."""
     whole = [(*row, 0, 0, 0, 0) for row in rows]
     await store.database.write(lambda tx: tx.run("count_figures", counts=whole))
 
 
 async def test_stats_days_begin_in_the_time_zone_of_the_reader(store: Store, clock: TestClock) -> None:
-    await counted(store, *((1, hour * HOUR_MS, "email", 1, 1) for hour in range(24)))
+    await store_counts(store, *((1, hour * HOUR_MS, "email", 1, 1) for hour in range(24)))
     seen = await look(store, since=5 * HOUR_MS)  # midnight in New York
     assert {start: item.sent for (start, _), item in seen.counts.items()} == {5 * HOUR_MS: 19}
     seen = await look(store, since=-2 * HOUR_MS)  # … in Vienna
@@ -80,8 +80,8 @@ async def test_stats_days_begin_in_the_time_zone_of_the_reader(store: Store, clo
 
 
 async def test_stats_are_summed_by_day_and_by_hour(store: Store, clock: TestClock) -> None:
-    await counted(store, *((1, hour * HOUR_MS, "email", 1, 1) for hour in range(48)), (1, 0, "sms", 7, 0))
-    await counted(store, (2, 0, "email", 99, 99), (1, 0, "sms", 1, 1))
+    await store_counts(store, *((1, hour * HOUR_MS, "email", 1, 1) for hour in range(48)), (1, 0, "sms", 7, 0))
+    await store_counts(store, (2, 0, "email", 99, 99), (1, 0, "sms", 1, 1))
     assert (await look(store)).counts == {
         (0, "email"): StateCounts(24, 24),
         (0, "sms"): StateCounts(8, 1),
@@ -114,6 +114,6 @@ async def test_stats_show_failing_endpoints(store: Store, clock: TestClock) -> N
 
 async def test_stats_are_deleted_after_400_days(store: Store, clock: TestClock, sql: Sql) -> None:
     old = clock.now() - 400 * DAY_MS
-    await counted(store, (1, old, "email", 1, 0), (1, old + HOUR_MS, "email", 2, 0))
+    await store_counts(store, (1, old, "email", 1, 0), (1, old + HOUR_MS, "email", 2, 0))
     await store.maintenance.purge()
     assert await sql("SELECT sent FROM figure") == [(2,)]

@@ -1,4 +1,4 @@
-"""A team is deleted with all its data when the time for restoring it has passed, and races end in one change."""
+"""A team is deleted with all its data after the time for restoring it; concurrent deletions run once."""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.storage.samples import message
 
 pytestmark = pytest.mark.anyio
 
-# What names a team by its number or by its id. The audit log stays, and so do the empty account and the team's own row.
+# Columns with a team's number or id. The audit log, the empty account and the team's own row remain.
 QUERIES = Path(heliograph.storage.__file__).parent / "queries"
 KEPT = {"audit", "account", "setting"}
 TABLES_WITH_TEAM = (
@@ -51,7 +51,7 @@ async def test_due_team_is_deleted_with_its_data(store: Store, other: Store, clo
     await other.setup.refresh()
     await asyncio.gather(store.team_deletion.delete_due(), other.team_deletion.delete_due())
 
-    tables = {row[0] for query in TABLES_WITH_TEAM[:1] for row in await _try(sql, query)} or {
+    tables = {row[0] for query in TABLES_WITH_TEAM[:1] for row in await _rows_or_empty(sql, query)} or {
         row[0] for row in await sql(TABLES_WITH_TEAM[1])
     }
     assert {"message", "ledger", "event", "member", "credit_reference"} <= tables
@@ -75,8 +75,8 @@ async def test_due_team_is_deleted_with_its_data(store: Store, other: Store, clo
     assert store.setup.current.teams["team_gone"].record.ref > ref
 
 
-async def _try(sql: Sql, query: str) -> list[tuple[object, ...]]:
-    """No rows on PostgreSQL, which has no such table."""
+async def _rows_or_empty(sql: Sql, query: str) -> list[tuple[object, ...]]:
+    """Return a table's rows; empty on PostgreSQL if it has no such table."""
     try:
         return await sql(query)
     except Exception:

@@ -1,4 +1,4 @@
-"""A code works once, has five guesses and ten minutes; starts are limited over all processes."""
+"""A code works once, has five guesses and ten minutes; limits of starts hold across processes."""
 
 import asyncio
 from collections import Counter
@@ -114,7 +114,7 @@ async def test_verification_limit_counts_the_matching_starts(store: Store, clock
     first = await begin(store, clock)
     for _ in range(3):
         await store.verifications.check(check(first, WRONG, clock.now()))
-    await begin(store, clock, phone=PHONE[:-4] + "9999")  # another phone that begins alike
+    await begin(store, clock, phone=PHONE[:-4] + "9999")  # another phone with the same prefix
     await begin(store, clock, team=2)  # another team's phone
     await begin(store, clock, check=look)
     clock.forward(VERIFICATION_MS)
@@ -143,8 +143,8 @@ async def test_wrong_codes_are_counted_per_utc_day(store: Store, clock: TestCloc
 PLACES = ["*", "US", "+14155"]  # of PHONE
 
 
-async def counted(sql: Sql, team: int = 1) -> dict[str, tuple[int, int]]:
-    """Starts and verified by place, over all hours."""
+async def counts_by_area(sql: Sql, team: int = 1) -> dict[str, tuple[int, int]]:
+    """Return starts and verified starts by area, over all hours."""
     rows = await sql(f"SELECT place, starts, verified FROM conversion WHERE team = {team} ORDER BY hour")
     sums: dict[str, tuple[int, int]] = {}
     for place, starts, verified in rows:
@@ -161,14 +161,14 @@ async def test_starts_and_the_first_right_code_are_counted_per_range(
     await store.verifications.check(check(first, WRONG, clock.now()))
     for process in (store, other):
         await process.verifications.check(check(second, RIGHT, clock.now()))
-    assert await counted(sql) == dict.fromkeys(PLACES, (2, 1))
-    assert await counted(sql, team=2) == dict.fromkeys(PLACES, (1, 0))
+    assert await counts_by_area(sql) == dict.fromkeys(PLACES, (2, 1))
+    assert await counts_by_area(sql, team=2) == dict.fromkeys(PLACES, (1, 0))
 
 
 async def test_start_that_no_carrier_accepted_is_not_counted(store: Store, clock: TestClock, sql: Sql) -> None:
     refused = start(clock)
     await store.verifications.start(refused)
-    assert await counted(sql) == dict.fromkeys(PLACES, (1, 0))
+    assert await counts_by_area(sql) == dict.fromkeys(PLACES, (1, 0))
     clock.forward(HOUR_MS)
     await store.verifications.finish(finish(refused, clock, "failed"))
     assert await sql("SELECT DISTINCT starts, verified FROM conversion") == [(0, 0)]
@@ -177,7 +177,7 @@ async def test_start_that_no_carrier_accepted_is_not_counted(store: Store, clock
 async def test_starts_of_magic_numbers_are_not_counted(store: Store, clock: TestClock, sql: Sql) -> None:
     started = await begin(store, clock, phone="+15005550006", is_magic=True)
     await store.verifications.check(check(started, RIGHT, clock.now()))
-    assert await counted(sql) == {}
+    assert await counts_by_area(sql) == {}
 
 
 async def test_conversion_check_gets_the_counters_of_the_last_day(store: Store, clock: TestClock) -> None:
@@ -206,7 +206,7 @@ async def test_conversion_check_gets_the_counters_of_the_last_day(store: Store, 
         ([[2, 0], [2, 0], []], False),
         ([[], [], []], False),
         ([[3, 1], [3, 1], [2, 1]], True),
-        ([[4, 1], [4, 1], [3, 1]], True),  # all of that hour is seen for a day after it ends
+        ([[4, 1], [4, 1], [3, 1]], True),  # an hour counts for a day after its end
         ([[1, 0], [1, 0], [1, 0]], True),
         ([[], [], []], False),
     ]
@@ -219,7 +219,7 @@ async def test_starts_of_one_batch_count_against_each_other(
         if sum(starts for starts, _ in recent.area_tallies[0].values()) >= 10:
             raise VerifyRateLimited(retry_after=1)
 
-    phones = [f"+1{area}5550100" for area in range(200, 264)]  # nothing but the team is the same
+    phones = [f"+1{area}5550100" for area in range(200, 264)]  # only the team is the same
     results = await asyncio.gather(
         *(
             (store, other)[i % 2].verifications.start(start(clock, phone=phone, prefix=phone[:-4], check=look))
@@ -228,7 +228,7 @@ async def test_starts_of_one_batch_count_against_each_other(
         return_exceptions=True,
     )
     assert Counter(type(r) for r in results) == {type(None): 10, VerifyRateLimited: 54}
-    assert (await counted(sql))["*"] == (10, 0)
+    assert (await counts_by_area(sql))["*"] == (10, 0)
 
 
 async def test_verification_dry_run_decides_and_writes_nothing(store: Store, clock: TestClock, sql: Sql) -> None:
@@ -238,7 +238,7 @@ async def test_verification_dry_run_decides_and_writes_nothing(store: Store, clo
         await store.verifications.dry_run(start(clock, check=at_most(1)))
     with pytest.raises(InsufficientCredit):
         await store.verifications.dry_run(start(clock, price=CREDIT + 1))
-    assert (await sql("SELECT count(*) FROM verification"), await counted(sql)) == (
+    assert (await sql("SELECT count(*) FROM verification"), await counts_by_area(sql)) == (
         [(1,)],
         dict.fromkeys(PLACES, (1, 0)),
     )
@@ -248,10 +248,10 @@ async def test_old_verification_counts_are_deleted(store: Store, clock: TestCloc
     await begin(store, clock)
     clock.forward(7 * DAY_MS)
     await store.maintenance.purge()
-    assert await counted(sql) == dict.fromkeys(PLACES, (1, 0))
+    assert await counts_by_area(sql) == dict.fromkeys(PLACES, (1, 0))
     clock.forward(2 * DAY_MS)
     await store.maintenance.purge()
-    assert await counted(sql) == {}
+    assert await counts_by_area(sql) == {}
 
 
 # -- money and the dead -----------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ async def test_abandoned_start_fails_and_its_hold_is_released(
 ) -> None:
     started = start(clock, price=50)
     await store.verifications.start(started)
-    await other.outbox.reclaim_abandoned()  # too early: it may be at work
+    await other.outbox.reclaim_abandoned()  # too early: the process may still be running
     assert (await store.ledger.get_account(1)).held == 50
     if how == "its process starts again":
         await store.outbox.release_own()
@@ -294,7 +294,7 @@ async def test_abandoned_start_fails_and_its_hold_is_released(
     assert stored
     assert (stored.status, stored.error_message) == ("failed", "interrupted")
     assert (await store.ledger.get_account(1)).available == CREDIT
-    await store.verifications.finish(finish(started, clock))  # the dead come back
+    await store.verifications.finish(finish(started, clock))  # the process was only frozen
     assert (await store.ledger.get_account(1)).available == CREDIT
     assert await sql("SELECT kind FROM ledger WHERE subject IS NOT NULL ORDER BY key") == [("hold",), ("release",)]
 
@@ -310,7 +310,7 @@ async def test_maintenance_records_expired_verifications(store: Store, clock: Te
 async def test_maintenance_keeps_the_result_of_a_concurrent_check(
     store: Store, settings: Settings, clock: TestClock, sql: Sql
 ) -> None:
-    """A check in the last millisecond and housekeeping in the next: what is verified stays verified."""
+    """A check in the last millisecond and the expiry in the next: a verified verification stays verified."""
     started = await begin(store, clock)
     clock.forward(VERIFICATION_MS)
     checking: Any = await asyncpg.connect(settings.database)

@@ -1,4 +1,4 @@
-"""Versions of templates: kept with the change that makes them, by whoever makes it."""
+"""Versions of templates are stored with the change that creates them, whoever makes it."""
 
 import pytest
 from msgspec.structs import replace

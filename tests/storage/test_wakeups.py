@@ -1,4 +1,4 @@
-"""Hints: what a process commits wakes an idle one, here or elsewhere; each may be lost."""
+"""Wakeups: a commit wakes an idle loop in this or another process; any wakeup may be lost."""
 
 import asyncio
 import os
@@ -32,11 +32,11 @@ FOREVER_S = 3600.0
 
 @pytest.fixture
 async def other(settings: Settings, clock: TestClock) -> AsyncIterator[Store]:
-    """Another process on the same database, which listens."""
+    """Return another process on the same database, which listens."""
     async with open_store(settings, clock, "seat/1") as other, listening(other.listen):
         await wait_until(lambda: other.wakeups.subscribed)
-        for bell in other.wakeups.by_kind.values():
-            await bell.wait(0)  # opening it rang
+        for wakeup in other.wakeups.by_kind.values():
+            await wakeup.wait(0)  # opening the listener set the wakeup
         yield other
 
 
@@ -51,8 +51,8 @@ async def listening(listen: Callable[[], Awaitable[None]]) -> AsyncIterator[None
             await task
 
 
-def waiter(bell: Wakeup) -> "asyncio.Task[None]":
-    return asyncio.create_task(bell.wait(FOREVER_S))
+def waiter(wakeup: Wakeup) -> "asyncio.Task[None]":
+    return asyncio.create_task(wakeup.wait(FOREVER_S))
 
 
 async def rings(waiting: "asyncio.Task[None]") -> None:
@@ -74,7 +74,7 @@ async def test_wakeup_tells_another_process_which_lane_has_work(store: Store, ot
 
 
 async def test_setup_change_is_loaded_by_other_processes_at_once(store: Store, other: Store) -> None:
-    """Also when somebody here does: the next request may come to any of them."""
+    """Even if a local loop was idle, because the next request may reach any process."""
     own, theirs = waiter(store.wakeups.by_kind["setup"]), waiter(other.wakeups.by_kind["setup"])
     await asyncio.sleep(0)
     await set_up(store, rows=[to_row("platform", PLATFORM_ID, Platform(brand="New"), None)])

@@ -1,4 +1,4 @@
-"""One service that takes mail by SMTP, in the clear, with STARTTLS and inside TLS, and sends it on to a sink."""
+"""A service with SMTP submission (plain, STARTTLS, implicit TLS) that sends to a sink."""
 
 import smtplib
 import socket
@@ -45,7 +45,7 @@ class SubmissionClient:
         )
 
     def renew(self) -> int:
-        """Another certificate; its number."""
+        """Install another certificate; return its serial number."""
         pem, certificate = self.authority.pem(HOST)
         self.pem.write_bytes(pem)
         return certificate.serial_number
@@ -62,7 +62,7 @@ class SubmissionClient:
     def send(
         self, mail: EmailMessage, to: list[str] | None = None, *, key: str = "ACME", user: str = "heliograph"
     ) -> str:
-        """The id of the message, or smtplib's error."""
+        """Return the message's id; raises smtplib's error."""
         with self.client(key, user) as client:
             client.ehlo_or_helo_if_needed()
             code, reply = deliver(client, mail, to)
@@ -74,7 +74,7 @@ class SubmissionClient:
         return self.service.get(f"/v1/emails/{id_}").json
 
     def received_mail(self, id_: str, to: str) -> EmailMessage:
-        """The mail that the sink got for this recipient."""
+        """Return the mail that the sink received for this recipient."""
 
         def matching() -> list[bytes]:
             message_id_line = f"Message-ID: <{id_}@".encode()
@@ -86,7 +86,7 @@ class SubmissionClient:
 
 
 def deliver(client: smtplib.SMTP, mail: EmailMessage, to: list[str] | None = None) -> tuple[int, bytes]:
-    """What the server says to the mail: smtplib's own functions keep that for themselves."""
+    """Send a mail and return the server's reply, which smtplib's own functions do not return."""
     headers = [field for name in ("To", "Cc") for field in mail.get_all(name, [])]
     code, reply = client.mail("bounce@acme.test", ["SMTPUTF8"])
     for recipient in to or [address.addr_spec for field in headers for address in field.addresses]:
@@ -95,12 +95,12 @@ def deliver(client: smtplib.SMTP, mail: EmailMessage, to: list[str] | None = Non
             code, reply = client.getreply()
     try:
         return client.data(mail.as_bytes(policy=policy.SMTPUTF8)) if code == 250 else (code, reply)
-    except smtplib.SMTPDataError as error:  # before the mail was sent
+    except smtplib.SMTPDataError as error:  # refused before the mail was sent
         return error.smtp_code, bytes(error.smtp_error)  # type: ignore[arg-type]
 
 
 def mail(**fields: str) -> EmailMessage:
-    """Underscores in names mean dashes."""
+    """Return a mail with these headers; underscores in names stand for dashes."""
     message = EmailMessage()
     values = {"From": "hi@acme.test", "To": "ada@example.com", "Subject": "Hello"} | fields
     for name, value in values.items():

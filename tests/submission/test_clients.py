@@ -1,4 +1,4 @@
-"""Programs as they are, untouched: each sends by its own means, and what arrives is what it was given."""
+"""Unmodified programs send mail in their own way, and the mail arrives unchanged."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ def run_program(*command: str, stdin: str = "", folder: Path | None = None) -> s
 
 
 def received_mail(post: SubmissionClient, subject: str, to: str) -> EmailMessage:
-    """The newest message of this subject, as the recipient got it."""
+    """Return the newest message with this subject, as received."""
     sent = post.service.get("/v1/emails").json["data"]
     return post.received_mail(next(message["id"] for message in sent if message["subject"] == subject), to)
 

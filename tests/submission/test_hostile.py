@@ -1,4 +1,4 @@
-"""Two hundred sessions that no client should hold: none is taken wrongly, none ends the service or holds it up."""
+"""Two hundred malformed sessions: none is accepted wrongly, and none stops or delays the service."""
 
 import base64
 import itertools
@@ -21,11 +21,11 @@ SMUGGLED = (
     b"From: hi@acme.test\r\nSubject: smuggled\r\n\r\nx"
 )
 
-Session = tuple[list[bytes], int]  # what is sent, and how many mails may be taken
+Session = tuple[list[bytes], int]  # (bytes sent, number of mails that may be accepted)
 
 
 def commands() -> Iterator[Session]:
-    """Malformed ones, in every state."""
+    """Return malformed commands, in every state."""
     odd = [
         *(b"", b" ", b"\0", b"\xff\xfe", b"EHLO", b"EHLO \r", b"HELO\t\t", b"MAIL", b"MAIL FROM", b"MAIL FROM:"),
         *(b"MAIL FROM:<a@b> SIZE=x", b"MAIL FROM:<a@b> SIZE=-1", b"MAIL FROM:<a@b> SIZE=" + b"9" * 5000),
@@ -44,7 +44,7 @@ def commands() -> Iterator[Session]:
 
 
 def smuggling() -> Iterator[Session]:
-    """Ends of a mail that others take for one. The only true end is the last."""
+    """Return mails with line ends that other servers read as the end of a mail; only the last one is real."""
     ends = [
         *(b"\n.\n", b"\n.\r\n", b"\r.\r", b"\r\n.\n", b"\r\n.\r", b"\r.\r\n", b"\n\n.\r\n"),
         *(b"\r\n.\0\r\n", b"\r\n. \r\n", b"\r\n\t.\r\n", b"\n.\r", b"\r\n..\r\n"),
@@ -55,7 +55,7 @@ def smuggling() -> Iterator[Session]:
 
 
 def mails() -> Iterator[Session]:
-    """Malformed ones behind a good beginning."""
+    """Return malformed mails after a valid envelope."""
     deep = b"".join(b"Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n" % (n, n) for n in range(200))
     multipart = HEAD + b"Content-Type: multipart/mixed; boundary=b\r\n\r\n"
     for body, accepted in [
@@ -91,7 +91,7 @@ def mails() -> Iterator[Session]:
 
 
 def bursts() -> Iterator[Session]:
-    """Pipelined, oversized, cut off, or the wrong way round."""
+    """Return commands that are pipelined, oversized, cut off or in the wrong order."""
     yield [b"NOOP\r\n" * 5000], 0
     yield [AUTH, b"RSET\r\n" * 5000], 0
     yield [b"x" * 100_000], 0
@@ -121,7 +121,7 @@ SESSIONS = list(itertools.chain(commands(), smuggling(), mails(), bursts()))
 
 
 def run_session(post: SubmissionClient, sent: list[bytes]) -> bytes:
-    """Everything that is answered, to its end."""
+    """Return all replies of a session, to its end."""
     replies = b""
     with socket.create_connection((HOST, post.port), timeout=PATIENCE_S) as connection, suppress(ConnectionError):
         for piece in sent:
@@ -148,7 +148,7 @@ def test_service_survives_two_hundred_hostile_sessions(post: SubmissionClient) -
 
 
 def test_every_reply_has_an_enhanced_code(post: SubmissionClient) -> None:
-    """But for the greeting, the answer to EHLO, and those that ask for more."""
+    """Except for the greeting, the replies to EHLO, and replies that request more input."""
     for sent, _ in SESSIONS[:60]:
         for line in run_session(post, sent).split(b"\r\n")[1:-1]:
             if line[:3] not in (b"334", b"354") and b"mail.heliograph.test" not in line and line[3:4] != b"-":

@@ -1,4 +1,4 @@
-"""The table of SMTP submission in compat.md, row by row."""
+"""The table of SMTP replies in the docs, row by row."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ from tests.submission.conftest import HOST, SubmissionClient, deliver, mail
 
 
 class UnauthenticatedClient:
-    """Server side of a connection from another machine."""
+    """The server side of a connection from another machine."""
 
     peer, is_encrypted = "192.0.2.1", False
 
@@ -345,7 +345,7 @@ def test_one_message_for_each_message_id_on_request(post: SubmissionClient) -> N
     asking = "heliograph+message-id"
     first = post.send(message, user=asking)
     assert post.send(message, user=asking) == first
-    assert post.send(message, ["other@example.com"], user=asking) != first  # a relay's second hand-over
+    assert post.send(message, ["other@example.com"], user=asking) != first  # a relay's second submission
     another = mail(Subject="Another", Message_ID="<once@app>")
     assert refused(post, another, user=asking).startswith("550 5.7.1 idempotency_key_reused: ")
 
@@ -385,7 +385,7 @@ def test_key_revoked_during_a_session_is_refused(post: SubmissionClient) -> None
 
 
 def test_auth_without_tls_is_offered_on_loopback_only() -> None:
-    """Seen from another address, there is no AUTH before STARTTLS."""
+    """To a client on another machine, AUTH is offered only after STARTTLS."""
     wire = UnauthenticatedClient()
     terms = SmtpServerSettings(host_name="x", limits=LIMITS, get_tls_context=lambda: None, too_large_reply="")
     session = SubmissionSession(terms, None, None, wire)  # type: ignore[arg-type]

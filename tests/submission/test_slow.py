@@ -1,4 +1,4 @@
-"""Clients that are slow, too many, or there when the service stops."""
+"""Slow clients, too many clients, and clients connected at shutdown."""
 
 import signal
 import smtplib
@@ -14,7 +14,7 @@ from tests import service as services
 from tests.service import PATIENCE_S, TOKENS, Service
 from tests.submission.conftest import HOST, deliver, free_port, mail
 
-# A client has a minute to show its key, and a mail a minute to begin with: here less.
+# Shorter timeouts than the default of a minute for authentication and for a mail.
 HURRIED = """
 from msgspec.structs import replace
 from heliograph.smtp import wire
@@ -49,7 +49,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OwnServer]:
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """All that comes until it is closed."""
+    """Return everything received until the connection is closed."""
     received = b""
     while piece := connection.recv(1000):
         received += piece
@@ -64,7 +64,7 @@ def test_slow_or_too_many_clients_are_disconnected(own: OwnServer) -> None:
     connections[0].sendall(b"EHLO x\r\nNO")
     for connection in connections:
         assert read_all(connection).endswith(b"421 4.4.2 Timeout\r\n")
-    known = [own.client() for _ in range(5)]  # with a key, the limit of strangers is not theirs
+    known = [own.client() for _ in range(5)]  # with a key, they have a separate limit
     with socket.create_connection((HOST, own.port), timeout=PATIENCE_S) as sixth:
         assert read_all(sixth).startswith(b"421 4.7.0 ")
     known[0].mail("a@acme.test")
@@ -109,6 +109,6 @@ def test_client_that_sends_no_mail_is_disconnected_despite_activity(own: OwnServ
     assert reply == (421, b"4.4.2 Timeout")
     stranger = socket.create_connection((HOST, own.port), timeout=PATIENCE_S)
     with suppress(ConnectionError):
-        while True:  # a byte now and then wins no time
+        while True:  # single bytes do not extend the deadline
             stranger.sendall(b"x")
             time.sleep(0.001)

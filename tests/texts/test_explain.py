@@ -1,4 +1,4 @@
-"""Every reason that the product can write has a cause with a sentence and a cure, and every state a box."""
+"""Every failure reason has a cause with an explanation and advice, and every state has a title."""
 
 import re
 from typing import Any, get_args
@@ -39,7 +39,7 @@ def test_a_cause_is_two_short_sentences(name: str) -> None:
 
 
 def test_all_reasons_have_a_cause() -> None:
-    """Of mail servers' words, of enhanced codes, of ours, and of every carrier's codes."""
+    """Reasons from mail servers' texts, enhanced codes, this service, and the codes of every carrier."""
     said = {explain._CAUSE_BY_REASON.get(reason.name, reason.name) for _, reason in bounce_classifier._REASONS}
     said |= {*explain.RELAY_CAUSES.values(), "complained", FORWARDING_FAILED, PROVIDER_SUPPRESSED}
     ours = {*get_args(LocalReason), *get_args(ConnectionFailure), *(name for name, _ in explain._POLICY_PATTERNS)}
@@ -56,7 +56,7 @@ def test_all_reasons_have_a_cause() -> None:
             "policy",
         }
     )
-    assert led_to == CAUSES.keys()  # nothing without a sentence, and no sentence that nothing leads to
+    assert led_to == CAUSES.keys()  # every cause can occur, and every reason has a cause
 
 
 def test_all_codes_of_carriers_are_known() -> None:
@@ -145,7 +145,7 @@ def test_a_code_has_a_cause(channel: Channel, detail: dict[str, Any], cause: str
         ("554", "554 5.7.1 Relaying denied", "policy", "carrier_policy"),
         ("535", "535 5.7.8 Authentication credentials invalid", "policy", "account"),
         ("550", "550", "unexplained", "rejected"),
-        # What it says about the recipient or the mail is so whoever says it.
+        # Causes about the recipient or the mail are the same from every carrier.
         ("550", "550 5.1.1 no such user here", "unknown_user", "unknown_user"),
         ("452", "452 4.2.2 over quota", "mailbox_full", "mailbox_full"),
         ("550", "550 5.7.1 Fails SPF check", "authentication", "authentication"),
@@ -264,7 +264,7 @@ def test_what_waits_is_tried_again_by_itself() -> None:
     assert (found.style, found.advice) == ("wait", explain.NO_ACTION_NEEDED)
     assert explain.explain("email", "sending", busy, deferred=True, paused=True).advice == explain.PAUSED_TEXT
     lacking = explain.explain("sms", "sending", {"reason": "no_carrier"}, deferred=True)
-    assert lacking.fix_page == "carriers" and lacking.advice != explain.NO_ACTION_NEEDED  # waiting alone does not help
+    assert lacking.fix_page == "carriers" and lacking.advice != explain.NO_ACTION_NEEDED  # waiting does not help
 
 
 def test_given_up_says_for_how_long_and_why() -> None:

@@ -1,4 +1,4 @@
-"""Replies that were written without a look at the table judge what is made of them (contract 17, P26)."""
+"""Explanations of replies that were collected without looking at the tables (contract 17, P26)."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ ABOUT_THE_ADDRESS = {"unknown_user", "address_rejected", "bad_address", "unknown
 
 
 def replies() -> list[tuple[str, set[str], str]]:
-    """Return the language, the causes that are right, and the words of each."""
+    """Return language, acceptable causes and text of each reply."""
     lines = [line.split(" ", 2) for line in REPLIES.read_text().splitlines() if not line.startswith("#")]
     return [(language, set(causes.split("|")), text) for language, causes, text in lines]
 
@@ -35,7 +35,7 @@ def test_the_cause_of_a_reply_is_found() -> None:
 
 
 def documented(half: str) -> list[tuple[set[str], str]]:
-    """Return the causes that the operator's page allows, and the words, of each reply of one half."""
+    """Return the causes that the operator's documentation allows, and the text, of each reply of one half."""
     lines = (Path(__file__).parent / f"replies_{half}.txt").read_text().splitlines()
     pairs = [line.split(" ", 1) for line in lines if not line.startswith("#")]
     return [(set(causes.split("|")), text) for causes, text in pairs]

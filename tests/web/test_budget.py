@@ -50,7 +50,7 @@ async def test_a_team_has_its_share_and_no_more() -> None:
 
 
 async def test_a_body_waits_so_long_over_all_its_parts() -> None:
-    """If each part could wait anew, a request could take minutes."""
+    """The timeout applies to all parts of a body together; otherwise a request could take minutes."""
     budget = ByteBudget()
     first, late = Reservation("greedy", BIG), Reservation("greedy", BIG, waited_s=WAIT_S)
     await budget.reserve(first, BIG)
@@ -122,7 +122,7 @@ async def test_reservation_that_waits_too_long_is_refused_with_retry() -> None:
     with pytest.raises(ServiceUnavailable) as refused:
         await budget.reserve(late, 20 * MIB)
     assert refused.value.retry_after == 5
-    budget.release(late)  # without a reservation
+    budget.release(late)  # releases without a reservation
 
 
 async def test_waiting_reservations_per_team_are_limited() -> None:
