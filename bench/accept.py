@@ -42,7 +42,7 @@ from rounds import (
 HERE = ROOT / "bench"
 KINDS = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
 FLOOR, BASELINE = "bare ASGI echo (floor)", "FastAPI + aiosqlite (baseline)"
-AT = 128  # number of connections to which the expectations apply
+AT = 128  # expectations apply to this number of connections
 CPU_MOST = 0.7  # maximum CPU time, relative to the compared revision
 MANY = 9000  # successive connections, whose memory must be freed
 DRAIN_S = 60.0  # timeout for delivering everything accepted
@@ -64,9 +64,9 @@ class Bench:
         self.rounds = Rounds()
         self._started = 0
 
-    def script(self, name: str, file: str, *given: str) -> Group:
+    def script(self, name: str, file: str, *args: str) -> Group:
         port = free_port()
-        command = [sys.executable, str(HERE / file), str(port), *given]
+        command = [sys.executable, str(HERE / file), str(port), *args]
         server = Group(name, command, self.folder / f"{file}.log", port=port, core=SERVER_CORE)
         server.wait_for(("127.0.0.1", port))
         return server
@@ -101,7 +101,7 @@ class Bench:
 
     def load(self, servers: list[list[Group]], connections: int, seconds: float = 0.0) -> list[dict[str, Any]]:
         """Return rate, times and CPU time per accept of each server (and of PostgreSQL); the servers take turns."""
-        given = [
+        args = [
             {
                 "ports": [one.port for one in own],
                 "pids": [pid for one in own for pid in family(one.pid)],
@@ -112,7 +112,7 @@ class Bench:
         options = [f"--connections={connections}", f"--seconds={seconds or self.seconds}"]
         done = subprocess.run(
             [sys.executable, str(HERE / "load.py"), "--token", TOKEN, *options],
-            input=msgspec.json.encode(given),
+            input=msgspec.json.encode(args),
             stdout=subprocess.PIPE,
             timeout=LOAD_S,
         )
@@ -296,21 +296,21 @@ def plot(rounds: Rounds, connections: list[int]) -> None:
 
 
 def main() -> None:
-    given = arguments(__doc__, seconds=3.0, rounds=5, connections="1,32,128,256", only="")
-    seconds, rounds = (1.0, 1) if given.quick else (given.seconds, given.rounds)
-    connections, compared = [int(number) for number in given.connections.split(",")], revisions(given.compare)
+    args = arguments(__doc__, seconds=3.0, rounds=5, connections="1,32,128,256", only="")
+    seconds, rounds = (1.0, 1) if args.quick else (args.seconds, args.rounds)
+    connections, compared = [int(number) for number in args.connections.split(",")], revisions(args.compare)
     share_cores()
     with folder_on_disk() as folder, ExitStack() as stack:
         machine = look_at_machine(folder)
         databases = Databases(folder)
         stack.callback(databases.stop)
         bench = Bench(folder, databases, seconds)
-        run(bench, compared, connections, rounds, given.only)
+        run(bench, compared, connections, rounds, args.only)
     print(f"\n{figures(bench.rounds)}\n\n{expectations(bench.rounds, compared)}")
-    if not given.quick and not given.only:
+    if not args.quick and not args.only:
         plot(bench.rounds, connections)
         picture = "![accepts a second, CPU time and p99 by connections](accept.svg)"
-        made = made_by(given, machine)
+        made = made_by(args, machine)
         write_part("accept", [made, expectations(bench.rounds, compared), figures(bench.rounds), picture])
 
 

@@ -47,7 +47,7 @@ def run(port: int, text: bytes, rate: float, seconds: float, path: Path) -> None
                 raise SystemExit(f"{len(busy)} requests were not answered within {LAST_S:.0f} s")
             while sent < count and started + sent / rate <= now and (idle or len(busy) < CONNECTIONS_MAX):
                 if idle:
-                    caller = idle.popleft()  # in turn: none is idle for so long that the server closes it
+                    caller = idle.popleft()  # in rotation, so that none is idle until the server closes it
                 else:
                     caller = LoadClient(port)
                     epoll.register(caller.socket.fileno(), select.EPOLLIN)
@@ -94,5 +94,5 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--text", type=Path, required=True)
     parser.add_argument("--log", type=Path, required=True)
-    given = parser.parse_args()
-    run(given.port, given.text.read_bytes(), given.rate, given.seconds, given.log)
+    args = parser.parse_args()
+    run(args.port, args.text.read_bytes(), args.rate, args.seconds, args.log)

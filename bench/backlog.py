@@ -54,7 +54,7 @@ def measure(
         setup = relay_setup(folder, sink.port)
         database, data = databases.new(kind, f"backlog-{revision.name}"), folder / "files"
         revision.ask("apply", str(setup), "--json", "--database", database, "--data", str(data))
-        revision.ask("domain", "dns", DOMAIN, "--json", "--database", database, "--data", str(data))  # makes the keys
+        revision.ask("domain", "dns", DOMAIN, "--json", "--database", database, "--data", str(data))  # creates keys
         api = Ours(revision, KINDS[kind], data, database, "--role", "api", setup=setup)
         stack.callback(api.stop)
         fill(api.port, count)
@@ -75,23 +75,23 @@ def measure(
     for place, name in enumerate(PRIORITIES, 1):
         came = arrivals.read(folder / name)
         first = min(one.due for one in came)
-        # A mail that was not sent has waited at least until now.
+        # A mail that was not sent has waited until now, at least.
         ends = [taken.get(place * 10**12 + one.number, time.monotonic()) for one in came]
         found[name] = [(one.answered - first, end - one.answered) for one, end in zip(came, ends, strict=True)]
     return found, left, len(taken)
 
 
 def main() -> None:
-    given = arguments(__doc__, databases="sqlite,postgres", count=100_000, seconds=60.0)
-    count, seconds = (2_000, 5.0) if given.quick else (given.count, given.seconds)
+    options = arguments(__doc__, databases="sqlite,postgres", count=100_000, seconds=60.0)
+    count, seconds = (2_000, 5.0) if options.quick else (options.count, options.seconds)
     rows = [["", "priority", "mails", "p50 s", "p90 s", "p99 s", "99 % of critical in 1 s", "waiting", "sent"]]
     figure, runs = Figure(figsize=(12, 4), layout="constrained"), list[str]()
     with folder_on_disk() as folder, ExitStack() as stack:
         machine = look_at_machine(folder)
         databases = Databases(folder)
         stack.callback(databases.stop)
-        for kind in given.databases.split(","):
-            for revision in revisions(given.compare):
+        for kind in options.databases.split(","):
+            for revision in revisions(options.compare):
                 found, left, taken = measure(revision, kind, folder, databases, count, seconds)
                 runs.append(revision.called(KINDS[kind]))
                 axes = figure.add_subplot(1, 2, min(2, len(runs)))
@@ -106,10 +106,10 @@ def main() -> None:
                 axes.grid(alpha=0.3)
                 axes.legend(fontsize="small")
     print(table(*rows))
-    if not given.quick:
+    if not options.quick:
         figure.savefig(RESULTS / "backlog.svg", metadata={"Date": None})
         picture = "![time to send by priority](backlog.svg)"
-        write_part("backlog", [ABOUT, made_by(given, machine), table(*rows), picture])
+        write_part("backlog", [ABOUT, made_by(options, machine), table(*rows), picture])
 
 
 if __name__ == "__main__":

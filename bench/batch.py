@@ -84,8 +84,8 @@ def batch_table(rounds: Rounds, servers: list[str]) -> str:
 
 
 def main() -> None:
-    given = arguments(__doc__, seconds=3.0, rounds=5, batches=20)
-    seconds, rounds = (1.0, 1) if given.quick else (given.seconds, given.rounds)
+    options = arguments(__doc__, seconds=3.0, rounds=5, batches=20)
+    seconds, rounds = (1.0, 1) if options.quick else (options.seconds, options.rounds)
     share_cores()
     with folder_on_disk() as folder, ExitStack() as stack:
         machine = look_at_machine(folder)
@@ -93,7 +93,7 @@ def main() -> None:
         stack.callback(databases.stop)
         bench = Bench(folder, databases, seconds)
         servers = []
-        for revision in revisions(given.compare):
+        for revision in revisions(options.compare):
             for kind in KINDS:
                 servers.append(bench.ours(revision, kind))
                 stack.callback(servers[-1].stop)
@@ -101,12 +101,12 @@ def main() -> None:
             for server in turns(servers, round_):
                 for batched in turns((False, True), round_):
                     if batched:
-                        measure_batches(bench, server, given.batches, round_)
+                        measure_batches(bench, server, options.batches, round_)
                     else:
                         bench.measure(server, AT, round_)
     print(figures := batch_table(bench.rounds, [server.name for server in servers]))
-    if not given.quick:
-        write_part("batch", [ABOUT, made_by(given, machine), figures])
+    if not options.quick:
+        write_part("batch", [ABOUT, made_by(options, machine), figures])
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ BARE = re.compile("There is no such call here|is not possible here|no endpoint w
 MAIL = {"From": "hello@acme.test", "To": "delivered@simulator.test", "Subject": "Hi", "TextBody": "Hi"}
 WORDS = {"Subject": "Hi {{name}}", "TextBody": "Hi {{name}}", "HtmlBody": "<p>Hi {{name}}</p>"}
 
-Told = dict[str, tuple[str, str]]  # call → works, refused or wrong, and the words
+CallResults = dict[str, tuple[str, str]]  # call → (works, refused or wrong; error text)
 
 
 def judge(status: int, words: str) -> tuple[str, str]:
@@ -56,8 +56,8 @@ def judge(status: int, words: str) -> tuple[str, str]:
     return "refused" if is_refused else "wrong", f"{status} {words}"
 
 
-def tried(calls: Mapping[str, Callable[[], Any]], read: Callable[[Any], tuple[int, str]]) -> Told:
-    told: Told = {}
+def tried(calls: Mapping[str, Callable[[], Any]], read: Callable[[Any], tuple[int, str]]) -> CallResults:
+    told: CallResults = {}
     for name, call in calls.items():
         try:
             call()
@@ -103,7 +103,7 @@ class Running:
         hosts = self.folder / "hosts.toml"
         named = ", ".join(f'"{name}" = "{service}"' for name, service in NAMES.items())
         hosts.write_text(f"[platform]\ncompat_hosts = {{ {named} }}\n")
-        self.apply(hosts)  # an older one may know none
+        self.apply(hosts)  # an older revision may not support hosts
         self.process = subprocess.Popen(
             self.command("serve"), env=self.env, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -119,13 +119,13 @@ class Running:
         self.process.terminate()
         self.process.wait()
 
-    def node(self, program: str, *arguments: str, **env: str) -> Told:
+    def node(self, program: str, *arguments: str, **env: str) -> CallResults:
         """Run a Node program and return its result of each call; a program that ends early returns none."""
         for file in (*(ROOT / "bench" / "clients").iterdir(), *(ROOT / "tests" / "compat").glob("*.mjs")):
             shutil.copy(file, self.folder)
         command = ["node", str(self.folder / program), *arguments]
-        given = os.environ | {"KEY": KEY, "NODE_NO_WARNINGS": "1"} | env
-        done = subprocess.run(command, env=given, cwd=self.folder, capture_output=True, text=True, timeout=300)
+        options = os.environ | {"KEY": KEY, "NODE_NO_WARNINGS": "1"} | env
+        done = subprocess.run(command, env=options, cwd=self.folder, capture_output=True, text=True, timeout=300)
         told = json.loads(done.stdout) if done.returncode == 0 else {}
         return {name: _became(one) for name, one in told.items()} or {program: ("wrong", done.stderr[-300:])}
 
@@ -193,7 +193,7 @@ def resend_ids(base: str) -> dict[str, str]:
     return ids
 
 
-def resend_python(ids: Mapping[str, str]) -> Told:
+def resend_python(ids: Mapping[str, str]) -> CallResults:
     numbers = itertools.count(1000)
     known = ExistingRecords(**ids, number=lambda: next(numbers))
     calls = WORKS | {name: call for name, (call, *_) in REFUSED.items()}
@@ -203,7 +203,7 @@ def resend_python(ids: Mapping[str, str]) -> Told:
     )
 
 
-def twilio_python(base: str) -> Told:
+def twilio_python(base: str) -> CallResults:
     client = Client("AC0123456789", KEY)
     client.api.base_url = client.verify.base_url = f"{base}/compat/twilio"  # type: ignore[method-assign]
     verify, content = client.verify.v2, {"to": PHONE, "content_sid": "tpl_sms", "content_variables": '{"parcel": "1"}'}
@@ -282,7 +282,7 @@ class AtRoot(HTTPAdapter):
         return super().send(request, *args, **more)
 
 
-def postmarker(port: int) -> Told:
+def postmarker(port: int) -> CallResults:
     client = PostmarkClient(server_token=KEY, root_api_url="https://postmark.acme.test/")
     adapter = AtRoot()
     adapter.port = port
@@ -350,21 +350,21 @@ def _can(client: PostmarkClient) -> bool:
     return False
 
 
-def anymail(base: str) -> Told:
+def anymail(base: str) -> CallResults:
     """Send every feature of Anymail's backends in a mail of its own."""
     png = b"\x89PNG\r\n\x1a\n"
 
-    def sends(backend: str, **given: Any) -> None:
+    def sends(backend: str, **options: Any) -> None:
         connection = get_connection(f"anymail.backends.{backend}.EmailBackend", **keys[backend])
         common = {"subject": "Hello", "body": "Hi", "from_email": "Acme <hello@acme.test>"}
         mail = AnymailMessage(**common | {"to": ["Ada <delivered@simulator.test>"]}, connection=connection)
-        for name, value in given.items():
+        for name, value in options.items():
             setattr(mail, name, value)
-        if given.get("html"):
+        if options.get("html"):
             mail.attach_alternative("<p>Hi</p>", "text/html")
-        if given.get("file"):
+        if options.get("file"):
             mail.attach("a.pdf", b"%PDF-1.4", "application/pdf")
-        if given.get("picture"):
+        if options.get("picture"):
             mail.attach_inline_image(png, "logo.png")
         assert mail.send() == 1
 
@@ -392,14 +392,14 @@ def anymail(base: str) -> Told:
         "postal": {},
     }
     calls = {
-        f"{backend}: {name}": lambda backend=backend, given=given: sends(backend, **given)  # type: ignore[misc]
+        f"{backend}: {name}": lambda backend=backend, options=options: sends(backend, **options)  # type: ignore[misc]
         for backend in keys
-        for name, given in (shared | more[backend]).items()
+        for name, options in (shared | more[backend]).items()
     }
     return tried(calls, lambda error: (error.status_code, str(error)))
 
 
-def apprise(folder: Path) -> Told:
+def apprise(folder: Path) -> CallResults:
     """Use Apprise's `resend://`, which has Resend's host name in its code."""
     library = folder / "apprise"
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(library), "apprise"]
@@ -416,7 +416,7 @@ def apprise(folder: Path) -> Told:
     return {"Apprise, resend://": ("works", "") if done.returncode == 0 else ("wrong", done.stderr[-200:])}
 
 
-def count(source: Path) -> dict[str, Told]:
+def count(source: Path) -> dict[str, CallResults]:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         install = [
@@ -469,7 +469,7 @@ def _bounced(base: str) -> dict[str, Any]:
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
-def counts(told: Told) -> str:
+def counts(told: CallResults) -> str:
     found = Counter(state for state, _ in told.values())
     return " / ".join(str(found[state]) for state in ("works", "refused", "wrong"))
 
@@ -477,12 +477,12 @@ def counts(told: Told) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--before", type=Path, metavar="DIR", help="A checkout to count beside this one.")
-    given = parser.parse_args()
+    options = parser.parse_args()
     now = count(ROOT)
-    before = count(given.before) if given.before else {}
+    before = count(options.before) if options.before else {}
     lines = ["| client | calls | before | now |", "|---|---|---|---|"]
     for client, told in now.items():
-        # If a program ended early, none of its calls worked.
+        # If a program ended early, all of its calls count as wrong.
         then = {name: before.get(client, {}).get(name, ("wrong", "")) for name in told}
         lines.append(f"| {client} | {len(told)} | {counts(then) if before else '–'} | {counts(told)} |")
     print("\n".join(lines))

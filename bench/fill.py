@@ -30,8 +30,8 @@ LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # alphabet of a ULID
 TIME = " || ".join(f"substr('{LETTERS}', CAST((at >> {shift}) & 31 AS integer) + 1, 1)" for shift in range(45, -1, -5))
 SAID = '{"carrier":"simulator","code":"250","enhanced":"2.1.5","text":"250 2.1.5 Said (simulator)","simulated":true}'
 
-# As both databases read it. Of a thousand messages 10 bounced, 4 failed and 1 was complained about. A tenth each is of
-# tpl_1 to tpl_8, one in ten thousand of tpl_9, the rest was sent without a template.
+# In a dialect that both databases accept. Of a thousand messages 10 bounced, 4 failed and 1 was complained about. A
+# tenth each is of tpl_1 to tpl_8, one in ten thousand of tpl_9, the rest was sent without a template.
 FILL = f"""
 INSERT INTO message (key, id, team, channel, status, sandbox, key_id, template_id, template_version, price, charge,
                      sequence, created_at, ended_at, has_body, record)
@@ -108,7 +108,7 @@ def _scripts(count: int, first: int, team: int) -> Iterator[str]:
         "team": team,
         "count": count,
         "first_at": now - DAYS * DAY_MS,
-        "span": f"CAST({DAYS * DAY_MS - 60_000} AS bigint)",  # the last one a minute ago
+        "span": f"CAST({DAYS * DAY_MS - 60_000} AS bigint)",  # the newest message is a minute old
         "first": first,
         "kept_since": now - KEEP_CONTENT_DAYS * DAY_MS,
         "counted_since": now - 8 * DAY_MS,
@@ -140,7 +140,7 @@ async def _fill_server(url: str, count: int, team: int) -> None:
     for script in _scripts(count, first, team):
         await server.execute(script)
     await server.execute("SELECT setval(pg_get_serial_sequence('message', 'key'), max(key)) FROM message")
-    await server.execute("VACUUM ANALYZE")  # as its own housekeeping does in time
+    await server.execute("VACUUM ANALYZE")  # as autovacuum would do
     await server.close()
 
 
@@ -149,11 +149,11 @@ def main() -> None:
     parser.add_argument("database", help="sqlite:///file or the URL of a PostgreSQL database")
     parser.add_argument("count", type=int)
     parser.add_argument("--team", type=int, default=1, help="its number, as in the setup")
-    given = parser.parse_args()
-    asyncio.run(migrate(Settings(database=given.database, data=Path())))
+    options = parser.parse_args()
+    asyncio.run(migrate(Settings(database=options.database, data=Path())))
     began = time.monotonic()
-    fill(given.database, given.count, given.team)
-    print(f"{given.count:,} messages in {time.monotonic() - began:.0f} s", file=sys.stderr)
+    fill(options.database, options.count, options.team)
+    print(f"{options.count:,} messages in {time.monotonic() - began:.0f} s", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ class Growth(Bench):
     def prepare(self, revision: Revision, kind: str) -> str:
         """Return the URL of a database with the number of messages."""
         database = self.databases.new(kind, f"growth-{kind}-{revision.name}-{self.count}")
-        self.start(revision, kind, database, "api").stop()  # migrates, and makes the team
+        self.start(revision, kind, database, "api").stop()  # migrates the database and creates the team
         began = time.monotonic()
         (there,) = self.databases.ask(database, "SELECT coalesce(max(key), 0) FROM message")
         if there < self.count:
@@ -124,7 +124,7 @@ class Growth(Bench):
     def read(self, revision: Revision, kind: str, server: Ours) -> None:
         wire = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
         keys = random.sample(range(1, self.count), READS)
-        near = "SELECT id FROM message WHERE key >= {} ORDER BY key LIMIT 1"  # the oldest may be gone
+        near = "SELECT id FROM message WHERE key >= {} ORDER BY key LIMIT 1"  # the oldest messages may be deleted
         ids = self.databases.ask(server.database, *map(near.format, keys))
         headers = {"Authorization": f"Bearer {TOKEN}", "Cookie": sign_in(server)}
 
@@ -204,7 +204,7 @@ async def _purge(settings: Settings, now: int) -> list[float]:
                 times.append(time.perf_counter() - began)
 
         store.database.write = timed  # type: ignore[method-assign]
-        # Contents of the last days stay: only messages are too old.
+        # Contents of the last days are kept: only messages have expired.
         await retention.purge(store.database, now, [TeamRecord(ref=1, id="", name="", keep_content_days=60)])
     return times
 
@@ -267,19 +267,19 @@ def report(done: list[Growth], compared: list[Revision], kind: str) -> str:
 
 
 def main() -> None:
-    given = arguments(__doc__, sizes="10000,1000000,10000000", folder="", keep=False)
-    sizes = [1_000, 10_000] if given.quick else [int(size) for size in given.sizes.split(",")]
-    compared = revisions(given.compare)
+    options = arguments(__doc__, sizes="10000,1000000,10000000", folder="", keep=False)
+    sizes = [1_000, 10_000] if options.quick else [int(size) for size in options.sizes.split(",")]
+    compared = revisions(options.compare)
     share_cores()
-    with folder_on_disk(given.folder) as folder, ExitStack() as stack:
+    with folder_on_disk(options.folder) as folder, ExitStack() as stack:
         machine = look_at_machine(folder)
         databases = Databases(folder)
         stack.callback(databases.stop)
-        done = run(folder, databases, sizes, compared, given.keep)
+        done = run(folder, databases, sizes, compared, options.keep)
     print(*(tables := [report(done, compared, kind) for kind in KINDS]), sep="\n\n")
-    if not given.quick:
-        given.folder = ""  # where it was is nobody else's concern
-        write_part("growth", [ABOUT, made_by(given, machine), *tables])
+    if not options.quick:
+        options.folder = ""  # the folder does not appear in the results
+        write_part("growth", [ABOUT, made_by(options, machine), *tables])
 
 
 if __name__ == "__main__":

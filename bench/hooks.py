@@ -72,5 +72,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("port", type=int)
     parser.add_argument("file", type=Path)
-    given = parser.parse_args()
-    asyncio.run(serve(given.port, given.file))
+    options = parser.parse_args()
+    asyncio.run(serve(options.port, options.file))

@@ -61,7 +61,7 @@ class Dashboard(threading.Thread):
     def run(self) -> None:
         try:
             self._listen()
-        except Exception as error:  # a closed stream ends so too
+        except Exception as error:  # a closed stream also raises an error
             if not self._closed.is_set():
                 self.failure = f"{self._path}: {error!r}"
 
@@ -157,8 +157,8 @@ def cost_table(rounds: Rounds, servers: list[str]) -> str:
 
 
 def main() -> None:
-    given = arguments(__doc__, seconds=5.0, rounds=5)
-    seconds, rounds = (1.0, 1) if given.quick else (given.seconds, given.rounds)
+    args = arguments(__doc__, seconds=5.0, rounds=5)
+    seconds, rounds = (1.0, 1) if args.quick else (args.seconds, args.rounds)
     share_cores()
     with folder_on_disk() as folder, ExitStack() as stack:
         machine = look_at_machine(folder)
@@ -166,7 +166,7 @@ def main() -> None:
         stack.callback(databases.stop)
         bench = Bench(folder, databases, seconds)
         subjects: list[tuple[Ours, str]] = []
-        for revision in revisions(given.compare):
+        for revision in revisions(args.compare):
             for kind in KINDS:
                 server = bench.ours(revision, kind)
                 stack.callback(server.stop)
@@ -179,8 +179,8 @@ def main() -> None:
                     else:
                         bench.measure(server, AT, round_)
     print(costs := cost_table(bench.rounds, [server.name for server, _ in subjects]))
-    if not given.quick:
-        write_part("live", [ABOUT, made_by(given, machine), costs])
+    if not args.quick:
+        write_part("live", [ABOUT, made_by(args, machine), costs])
 
 
 if __name__ == "__main__":

@@ -61,6 +61,6 @@ if __name__ == "__main__":
     parser.add_argument("--token", required=True)
     parser.add_argument("--connections", type=int, default=128)
     parser.add_argument("--seconds", type=float, default=5)
-    given = parser.parse_args()
+    options = parser.parse_args()
     servers = msgspec.json.decode(sys.stdin.buffer.read(), type=list[LoadTarget])
-    print(json.dumps(run(servers, given.connections, given.seconds, make_requests(given.token))))
+    print(json.dumps(run(servers, options.connections, options.seconds, make_requests(options.token))))

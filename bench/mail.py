@@ -45,7 +45,7 @@ from stamps import Stamps
 
 from heliograph.domain.mail.dkim import RSA_BITS
 
-WARM = 200  # mails before each measure
+WARM = 200  # mails before each measurement
 CHECKED = 5  # mails of each server whose signatures are verified
 ARRIVE_S = 120.0
 OURS, RSA, CORES = "Heliograph", "Heliograph, RSA alone", f"--processes {os.cpu_count()}"
@@ -116,7 +116,7 @@ class Bench:
             while sink.count() < WAKES and time.monotonic() < deadline:
                 time.sleep(0.1)
             waits = sorted((began - accepted[number]) * 1000 for number, began, _ in sink.read())
-        waits = waits[: WAKES - 1]  # without the first, for which all is opened
+        waits = waits[: WAKES - 1]  # without the first, which opens the connections
         self.rounds.note(revision.called(KINDS[kind]), round_, wake=median(waits), most=waits[-1])
 
     def stages(self, server: OurMail, mails: int) -> dict[str, float]:
@@ -262,9 +262,9 @@ def plot(rounds: Rounds, names: list[str], stages: dict[str, float]) -> None:
 
 
 def main() -> None:
-    given = arguments(__doc__, mails=3000, rounds=3)
-    mails, rounds = (300, 1) if given.quick else (given.mails, given.rounds)
-    compared = revisions(given.compare)
+    args = arguments(__doc__, mails=3000, rounds=3)
+    mails, rounds = (300, 1) if args.quick else (args.mails, args.rounds)
+    compared = revisions(args.compare)
     try:
         install_postfix()
     except Missing as error:
@@ -289,10 +289,10 @@ def main() -> None:
     shown = figures(bench.rounds, names, rsa_ms())
     part = [expectations(bench.rounds, names, compared), *missing, shown, stage_table(stages)]
     print("\n\n".join(part))
-    if not given.quick:
+    if not args.quick:
         plot(bench.rounds, names, stages)
         picture = "![mails a second, CPU time for a mail, and our stages](mail.svg)"
-        write_part("mail", [made_by(given, machine), *part[:-1], picture, part[-1]])
+        write_part("mail", [made_by(args, machine), *part[:-1], picture, part[-1]])
 
 
 if __name__ == "__main__":

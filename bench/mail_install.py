@@ -14,7 +14,7 @@ PACKAGES = ("postfix", "opendkim")
 HARAKA = Path(tempfile.gettempdir()) / "heliograph-bench-haraka"
 LIMIT_S = 180
 
-# The newest libmime that Haraka's packages would take asks for packages that not every registry has.
+# The newest permitted libmime depends on packages that are missing in some registries.
 HARAKA_PACKAGE = {
     "private": True,
     "dependencies": {"Haraka": "^3.3", "haraka-plugin-dkim": "^1.3"},
@@ -32,7 +32,7 @@ def install_postfix() -> None:
     if os.geteuid() or not shutil.which("apt-get"):
         raise Missing(f"{', '.join(PROGRAMS)} are not all here, and only root on Debian can install them")
     print(f"installing {' and '.join(PACKAGES)} (once) …", flush=True)
-    # Without a configuration the package starts nothing and sends nothing.
+    # Without a configuration, the package starts no daemon and sends nothing.
     answer = b"postfix postfix/main_mailer_type select No configuration\n"
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     run(["debconf-set-selections"], input=answer)

@@ -57,7 +57,7 @@ smtpd_milters = unix:{folder}/opendkim.sock
 milter_default_action = tempfail
 """
 
-# As it is shipped, for what a relay needs: service, type, private, unprivileged, chroot, wakeup, most, program.
+# Services of a relay as shipped: service, type, private, unprivileged, chroot, wakeup, maximum, program.
 POSTFIX_PROGRAMS = """\
 127.0.0.1:{port} inet n - n - - smtpd
 pickup unix n - n 60 1 pickup
@@ -107,11 +107,11 @@ class Postfix(Peer):
         super().__init__(folder, sink)
         numbers = run(["postconf", "-d", "mail_version"]).split()[-1], run(["opendkim", "-V"]).split()[3].strip("v")
         self.name = "Postfix {} + opendkim {}".format(*numbers)
-        given = {"folder": self.folder, "domain": DOMAIN, "selector": SELECTOR, "sink": sink, "port": self.port}
+        args = {"folder": self.folder, "domain": DOMAIN, "selector": SELECTOR, "sink": sink, "port": self.port}
         files = {
-            "etc/main.cf": POSTFIX.format(**given),
-            "etc/master.cf": POSTFIX_PROGRAMS.format(**given),
-            "opendkim.conf": OPENDKIM.format(**given),
+            "etc/main.cf": POSTFIX.format(**args),
+            "etc/master.cf": POSTFIX_PROGRAMS.format(**args),
+            "opendkim.conf": OPENDKIM.format(**args),
             "private": self.key.decode(),
         }
         for inner in ("etc", "queue", "data"):

@@ -11,10 +11,10 @@ from rounds import ROOT
 from send import TO
 from servers import Server, request_of
 
-TEAM, DOMAIN = "team_bench", "bench.test"  # of setup.toml
-SESSIONS = 20  # to the sink: Postfix's default; as many of smtp-source to Postfix and Haraka
+TEAM, DOMAIN = "team_bench", "bench.test"  # names in setup.toml
+SESSIONS = 20  # sessions to the sink: Postfix's default; smtp-source uses as many
 LINE = "Your order 4711 left our warehouse this morning and arrives on Thursday, 9 to 12."
-LINES = 27  # of text, and again of HTML: the mail has 5 KiB with its header, before it is signed
+LINES = 27  # lines of text, and of HTML: an unsigned mail has 5 KiB with its header
 MAIL = {
     "to": f"customer-{TO.decode()}@example.com",
     "from": f"hello@{DOMAIN}",
@@ -22,7 +22,7 @@ MAIL = {
     "html": "<html><body>" + "<br>\n".join([LINE] * LINES) + "</body></html>",
     "text": "\n".join([LINE] * LINES),
 }
-# Run by the revision's own interpreter: the store is its own.
+# Run by the revision's own interpreter, with its version of the store.
 DROP_ED25519 = """
 import asyncio, sys
 from pathlib import Path
@@ -77,7 +77,7 @@ class OurMail(MailServer):
         self._database, self._data = f"sqlite:///{self.folder}/ours.db", self.folder / "files"
         self._where = ["--database", self._database, "--data", str(self._data)]
         revision.ask("apply", str(self._setup), "--json", *self._where)
-        self.records()  # makes the keys
+        self.records()  # creates the DKIM keys
         if rsa:
             drop = [revision.python, "-c", DROP_ED25519, self._database, str(self._data), TEAM]
             subprocess.run(drop, env=revision.environment(), check=True)

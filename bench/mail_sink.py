@@ -13,7 +13,7 @@ START_S = 5.0
 BACKLOG = "1000"
 
 _COUNT = re.compile(rb"mesg=([0-9]+)")
-_OWN = re.compile(rb"(?:X-[^\n]*\n)+Received: [^\n]*\n(?:\t[^\n]*\n)+")  # what it writes in front of a kept mail
+_OWN = re.compile(rb"(?:X-[^\n]*\n)+Received: [^\n]*\n(?:\t[^\n]*\n)+")  # written before a stored mail
 
 
 class Sink:

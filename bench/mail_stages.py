@@ -50,11 +50,11 @@ class Used:
         self.seconds: dict[str, float] = defaultdict(float)
         self._from = time.process_time()
 
-    def run(self, stage: str, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    def run(self, stage: str, function: Callable[..., Any], *options: Any, **named: Any) -> Any:
         began, outer = time.thread_time(), getattr(self._here, "inner", 0.0)
         self._here.inner = 0.0
         try:
-            return function(*given, **named)
+            return function(*options, **named)
         finally:
             spent = time.thread_time() - began
             self.seconds[stage] += spent - self._here.inner
@@ -75,26 +75,26 @@ class Steps:
         self._stage, self._coroutine = stage, coroutine
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        step, given = self._coroutine.send, None
+        step, options = self._coroutine.send, None
         while True:
             try:
-                waits_for = USED.run(self._stage, step, given)
+                waits_for = USED.run(self._stage, step, options)
             except StopIteration as done:
                 return done.value
             try:
-                step, given = self._coroutine.send, (yield waits_for)
+                step, options = self._coroutine.send, (yield waits_for)
             except BaseException as error:
-                step, given = self._coroutine.throw, error
+                step, options = self._coroutine.throw, error
 
 
 def timed(stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
-    async def in_steps(*given: Any, **named: Any) -> Any:
-        return await Steps(stage, function(*given, **named))
+    async def in_steps(*options: Any, **named: Any) -> Any:
+        return await Steps(stage, function(*options, **named))
 
     @functools.wraps(function)
-    def at_once(*given: Any, **named: Any) -> Any:
-        return USED.run(stage, function, *given, **named)
+    def at_once(*options: Any, **named: Any) -> Any:
+        return USED.run(stage, function, *options, **named)
 
     return in_steps if inspect.iscoroutinefunction(function) else at_once
 

@@ -19,7 +19,7 @@ from rounds import ROOT, free_port
 
 from heliograph.domain.setup.keys import ENTROPY_BYTES, make_token
 
-sys.path.append(str(ROOT))  # a benchmark is run as a file of its own folder
+sys.path.append(str(ROOT))  # benchmarks run as scripts, so their folder is on the path
 from tests.postgres_server import PostgresServer
 
 TOKEN = make_token(secrets.token_bytes(ENTROPY_BYTES))
@@ -30,7 +30,7 @@ OLDER = ROOT / ".venv" / "revisions"
 class Revision(msgspec.Struct, frozen=True):
     """What runs a revision: an interpreter with its dependencies, and its source."""
 
-    name: str  # empty for the one at hand
+    name: str  # empty for the current revision
     python: str
     source: Path
 

@@ -35,7 +35,7 @@ from rounds import (
 
 TEAM_REF, TEAM = 1, "team_demo"
 SIDE = 100_000  # deliveries of the webhook, suppressions, verifications, ledger and audit entries, waiting messages
-# As both databases read it. :now is the time; the newest :side messages have deliveries, and so on.
+# In a dialect that both databases accept. :now is the current time; the newest :side messages have deliveries etc.
 FILL = """
 INSERT INTO delivery (key, webhook, team, event, subject, state, attempt, first_at, due_at, created_at)
 SELECT key, ':webhook', team, 'evt_' || substr(id, 5, 10) || '2' || substr(id, 16), id, 'delivered', 1,
@@ -78,7 +78,7 @@ OPERATOR = ("", f"/teams/{TEAM}", "/approvals", "/carriers", "/queues", "/people
 PATHS = [f"/teams/{TEAM}{page}" for page in PAGES] + [f"/operator{page}" for page in OPERATOR]
 TRIES = 10
 MOST_MS, SEARCH_MS = 100.0, 300.0  # expected (issues 6 and 14)
-STARTING = Lock()  # one demo at a time: each looks which ports for mail are free
+STARTING = Lock()  # demos start one at a time, because each selects free mail ports
 
 
 class Demo(Group):
@@ -141,7 +141,7 @@ def start(revision: Revision, kind: str, folder: Path, databases: Databases, cou
     webhook = empty.webhook()
     empty.stop()
     began = time.monotonic()
-    if databases.ask(database, "SELECT count(*) FROM delivery")[0] == 0:  # written last: not there from a run before
+    if databases.ask(database, "SELECT count(*) FROM delivery")[0] == 0:  # missing after an interrupted run
         fill(database, count, TEAM_REF)
         asyncio.run(fill_beside(database, count, webhook))
     print(f"{count} messages written in {time.monotonic() - began:.0f} s", flush=True)
@@ -149,8 +149,8 @@ def start(revision: Revision, kind: str, folder: Path, databases: Databases, cou
     mail = {"to": "delivered@simulator.test", "from": "hello@demo.test", "subject": "Hello", "text": "Hello"}
     demo.ids = {":webhook": webhook, ":mail": demo.call("POST", "/v1/emails", mail)["id"]}
     for _ in range(200):
-        demo.call("POST", "/v1/emails", {"to": "nobody"})  # refused, and shown under Requests
-    demo.hang_up()  # the next one is filled for longer than a server keeps an idle connection
+        demo.call("POST", "/v1/emails", {"to": "nobody"})  # refused, so that Requests shows it
+    demo.hang_up()  # filling the next database takes longer than the keep-alive time
     return demo
 
 
@@ -168,7 +168,7 @@ async def fill_beside(database: str, count: int, webhook: str) -> None:
     postgres = await asyncpg.connect(database)
     await postgres.execute(script)
     await postgres.execute("SELECT setval(pg_get_serial_sequence('delivery', 'key'), max(key)) FROM delivery")
-    await postgres.execute("VACUUM ANALYZE")  # as its own housekeeping does in time
+    await postgres.execute("VACUUM ANALYZE")  # as autovacuum would do
     await postgres.close()
 
 
@@ -178,7 +178,7 @@ def measure(demos: list[Demo]) -> Rounds:
     for path in PATHS:
         times: dict[str, list[float]] = {demo.name: [] for demo in demos}
         for demo in demos:
-            demo.ask(path)  # the template is read at its first use
+            demo.ask(path)  # templates are loaded at first use
         for round_ in range(TRIES):
             for demo in turns(demos, round_):
                 times[demo.name].append(demo.ask(path))
@@ -209,28 +209,28 @@ def most_ms(key: str) -> float:
 
 
 def main() -> None:
-    given = arguments(__doc__, sizes="1000000,10000000", folder="")
-    sizes = [10_000] if given.quick else [int(size) for size in given.sizes.split(",")]
-    with folder_on_disk(given.folder) as folder, ExitStack() as stack:
+    options = arguments(__doc__, sizes="1000000,10000000", folder="")
+    sizes = [10_000] if options.quick else [int(size) for size in options.sizes.split(",")]
+    with folder_on_disk(options.folder) as folder, ExitStack() as stack:
         machine = look_at_machine(folder)
         databases = Databases(folder)
         stack.callback(databases.stop)
 
         def filled(kind: str) -> list[Demo]:
             demos = []
-            for revision, size in product(revisions(given.compare), sizes):
+            for revision, size in product(revisions(options.compare), sizes):
                 demos.append(start(revision, kind, folder, databases, size))
                 stack.callback(demos[-1].stop)
             return demos
 
-        with ThreadPoolExecutor() as side_by_side:  # the long part
+        with ThreadPoolExecutor() as side_by_side:  # takes most of the time
             demos = [demo for each in side_by_side.map(filled, KINDS) for demo in each]
-        time.sleep(2)  # until the simulators have said all
+        time.sleep(2)  # until the simulators have sent all reports
         rounds = measure(demos)
     names = [demo.name for demo in demos]
     print(pages := report(rounds, names))
-    if not given.quick:
-        given.folder = ""  # where it was is nobody else's concern
+    if not options.quick:
+        options.folder = ""  # the folder does not appear in the results
         text = (
             "So many messages of one team, as many recipients, events and searchable addresses, and "
             f"{SIDE:,} each of a webhook's deliveries, suppressions, verifications, ledger and audit entries and "
@@ -238,7 +238,7 @@ def main() -> None:
             "the median, and behind it the slowest."
         )
         head = "# Pages of the dashboard"
-        write_part("pages", [head, text, made_by(given, machine), slow(rounds), pages])
+        write_part("pages", [head, text, made_by(options, machine), slow(rounds), pages])
 
 
 if __name__ == "__main__":

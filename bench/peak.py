@@ -50,12 +50,12 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     seconds: float
-    times: list[tuple[float, float]]  # when a mail was due, seconds from the first; how long until it was handed over
+    times: list[tuple[float, float]]  # (seconds from the first mail until it was due, seconds until sent)
     accept_ms: list[float]
-    tell_s: list[float]  # from hand-over to webhook, of the first event of each mail
-    memory: list[float]  # MB, each second
-    cpu: float  # cores while mails came in
-    cpu_ms: float  # for each mail, until all was done
+    tell_s: list[float]  # seconds from the send to the webhook, first event of each mail
+    memory: list[float]  # MB, once per second
+    cpu: float  # cores used while mails arrived
+    cpu_ms: float  # CPU ms per mail, until all work was done
     database_cpu: float
     wrong: dict[str, int]
 
@@ -73,7 +73,7 @@ def measure(
         setup.write_text(f'{setup.read_text()}\n  [[teams.webhooks]]\n  url = "{hook.url}"\n')
         database, data = databases.new(kind, f"peak-{revision.name}"), folder / "files"
         revision.ask("apply", str(setup), "--json", "--database", database, "--data", str(data))
-        revision.ask("domain", "dns", DOMAIN, "--json", "--database", database, "--data", str(data))  # makes the keys
+        revision.ask("domain", "dns", DOMAIN, "--json", "--database", database, "--data", str(data))  # creates keys
         ours = Ours(revision, KINDS[kind], data, database, *options, setup=setup)
         stack.callback(ours.stop)
         time.sleep(WARM_S)
@@ -193,24 +193,24 @@ def plot(peaks: list[Peak]) -> None:
 
 
 def main() -> None:
-    given = arguments(__doc__, hour="", databases="sqlite,postgres", options="")
+    args = arguments(__doc__, hour="", databases="sqlite,postgres", options="")
     os.environ["HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE"] = "127.0.0.0/8"
     peaks = list[Peak]()
     with folder_on_disk() as folder, ExitStack() as stack:
         machine = look_at_machine(folder)
         databases = Databases(folder)
         stack.callback(databases.stop)
-        for kind in given.databases.split(","):
-            seconds = QUICK_S if given.quick else HOUR_S if kind in given.hour.split(",") else SHORT_S
-            for revision in revisions(given.compare):
-                peaks.append(measure(revision, kind, folder, databases, seconds, given.options.split()))
+        for kind in args.databases.split(","):
+            seconds = QUICK_S if args.quick else HOUR_S if kind in args.hour.split(",") else SHORT_S
+            for revision in revisions(args.compare):
+                peaks.append(measure(revision, kind, folder, databases, seconds, args.options.split()))
                 print(summary(peaks[-1:]), flush=True)
     short = [minutes(peaks)] if {peak.seconds for peak in peaks} <= {QUICK_S, SHORT_S} else []
     print(summary(peaks), *short, sep="\n\n")
-    if not given.quick:
+    if not args.quick:
         plot(peaks)
         picture = "![time to send by minute](peak.svg)"
-        write_part("peak", [ABOUT, made_by(given, machine), summary(peaks), picture, *short])
+        write_part("peak", [ABOUT, made_by(args, machine), summary(peaks), picture, *short])
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ import matplotlib as mpl
 import msgspec
 from matplotlib.axes import Axes
 
-mpl.rcParams["svg.hashsalt"] = "heliograph"  # the same figures make the same file
+mpl.rcParams["svg.hashsalt"] = "heliograph"  # equal figures give an identical file
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "bench" / "results"
@@ -115,11 +115,11 @@ def _end(*_: object) -> None:
     raise KeyboardInterrupt("told to end")
 
 
-def command(given: argparse.Namespace) -> str:
+def command(options: argparse.Namespace) -> str:
     """Return the command line that was run, for the docs."""
     words = [
         f"--{name}" if value is True else f"--{name} {value}"
-        for name, value in vars(given).items()
+        for name, value in vars(options).items()
         if value not in (None, False, "")
     ]
     return " ".join(["python", f"bench/{Path(sys.argv[0]).name}", *words])
@@ -128,7 +128,7 @@ def command(given: argparse.Namespace) -> str:
 @contextmanager
 def folder_on_disk(kept: str = "") -> Iterator[Path]:
     """Yield a folder in the working directory: the system's temporary folder may be in memory."""
-    if kept:  # with what is in it, for the next run
+    if kept:  # with its content, for the next run
         Path(kept).mkdir(exist_ok=True)
         yield Path(kept).absolute()
         return
@@ -177,9 +177,9 @@ def fsync_ms(folder: Path, tries: int = 100) -> float:
     return statistics.median(times) * 1000
 
 
-def made_by(given: argparse.Namespace, machine: Machine) -> str:
+def made_by(options: argparse.Namespace, machine: Machine) -> str:
     return (
-        f"Made by `{command(given)}` on {machine.date}: {machine.cpu}, {machine.cores} cores, "
+        f"Made by `{command(options)}` on {machine.date}: {machine.cpu}, {machine.cores} cores, "
         f"Linux {machine.kernel}, Python {machine.python}; "
         f"4 KiB written and synced in {machine.fsync_ms:.2f} ms (median)."
     )

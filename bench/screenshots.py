@@ -38,8 +38,8 @@ from heliograph.storage.people import Identity
 
 Scheme = Literal["light", "dark"]
 PASSWORD = "correct horse battery"
-ISSUER = "http://127.0.0.1:1"  # nobody answers there
-# What a virtual device can do.
+ISSUER = "http://127.0.0.1:1"  # no server listens there
+# Capabilities of the virtual authenticator.
 DEVICE = {"protocol": "ctap2", "transport": "internal", "automaticPresenceSimulation": True} | dict.fromkeys(
     ("hasResidentKey", "hasUserVerification", "isUserVerified"), True
 )
@@ -52,15 +52,15 @@ README = {
     "overview": TEAM,
     "template": f"{TEAM}/templates/tpl_order_confirmation",
 }
-# Where the walk begins; what is linked from there is found by itself.
+# Start pages; pages that they link to are found automatically.
 STARTS = (TEAM, OPERATOR, "/dashboard", "/dashboard/account", "/docs")
-# Of each of these kinds one page is enough; elsewhere a page is known by its path without ids.
+# One page of each of these kinds suffices; all other pages are identified by their path without ids.
 ONE = (r"/docs/api/\w+", r"/docs/errors/\w+", r"/docs/guides/[\w-]+")
 ID = re.compile(
     r"(team|tpl|dom|dn|whk|evt|eml|sms|wam|vrf|per|prs|sid|snd|req|imp|lnk|usr)_\w+|[0-9A-Za-z]{10}|\d+|.*@.*|\+\d+"
 )
-KEPT = ("channel", "tab", "view", "kind")  # query parameters that make another page
-# Beside what the walk finds. :word is an id that `find_ids` found.
+KEPT = ("channel", "tab", "view", "kind")  # query parameters that select another page
+# Pages that links do not lead to. :word is an id from `find_ids`.
 MORE = {
     **{f"message-{word}": f"{TEAM}/messages/:{word}" for word in ("email", "sms", "whatsapp", "bounced", "deferred")},
     **{f"sandbox{place.replace('/', '-')}": SANDBOX + place for place in ("", "/inbox", "/senders", "/settings")},
@@ -137,7 +137,7 @@ SETTINGS = {
     "HELIOGRAPH_OIDC_NAME": "Example ID",
 }
 PROGRAM = "from heliograph.cli.main import main; main()"
-# Both clocks of the machine are ahead by what was last read from the standard input, in ms.
+# Both clocks are ahead by the number of ms last read from standard input.
 SHIFTED = """\
 import sys, threading, time
 ahead = [-14 * 86_400_000_000_000]
@@ -205,7 +205,7 @@ def post(base: str, path: str, body: object, method: str = "POST") -> dict[str, 
     try:
         with urllib.request.urlopen(request, timeout=120) as answer:
             return dict(json.load(answer))
-    except urllib.error.HTTPError as error:  # some are meant to be refused
+    except urllib.error.HTTPError as error:  # some are refused on purpose
         return {"error": error.code}
 
 
@@ -307,7 +307,7 @@ class Album(NamedTuple):
     folder: Path
     schemes: tuple[Scheme, ...]
     sizes: tuple[str, ...]
-    only: str = ""  # names of pages have this in them
+    only: str = ""  # only pages whose name contains this text
 
 
 @contextmanager
@@ -430,7 +430,7 @@ def add_passkey(page: Page) -> None:
 
 def go(page: Page, path: str) -> None:
     page.goto(path, wait_until="load")
-    page.wait_for_timeout(150)  # the script has dressed it
+    page.wait_for_timeout(150)  # the page's script has run
 
 
 def keep(page: Page, target: Path) -> None:

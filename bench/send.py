@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from load_generator import END, LENGTH, STALLED_S, LoadClient
 
-TO = b"447400000000"  # in the text; the numbers begin there, those of mailboxes too
+TO = b"447400000000"  # number in the text, replaced by increasing numbers
 ACCEPTED = (b"200", b"202")
 
 
@@ -79,6 +79,6 @@ if __name__ == "__main__":
     parser.add_argument("--first", type=int, required=True)
     parser.add_argument("--messages", type=int, required=True)
     parser.add_argument("--connections", type=int, default=128)
-    given = parser.parse_args()
-    requests = make_requests(sys.stdin.buffer.read(), given.first, given.messages)
-    print(json.dumps(run(given.port, given.connections, requests)))
+    options = parser.parse_args()
+    requests = make_requests(sys.stdin.buffer.read(), options.first, options.messages)
+    print(json.dumps(run(options.port, options.connections, requests)))

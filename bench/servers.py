@@ -10,7 +10,7 @@ from pathlib import Path
 from processes import Group
 from rounds import ROOT, free_port
 
-CONNECTIONS = 128  # of the HTTP load
+CONNECTIONS = 128  # connections of the HTTP load
 SEND_S = 120.0
 
 
@@ -23,7 +23,7 @@ class Server(ABC):
         self.name = name or self.name
         self.folder, self.port = folder / self.name.replace(" ", "-").replace(",", ""), free_port()
         self.folder.mkdir()
-        self.folder.chmod(0o755)  # Postfix's own users go through it
+        self.folder.chmod(0o755)  # Postfix's own users must enter it
         self._groups: list[Group] = []
 
     @abstractmethod

@@ -31,10 +31,10 @@ from sms_servers import WINDOW, Kannel, OurSms, SmsServer
 from sms_smsc import Smsc
 
 OURS = OurSms.name
-# Messages a second, times the other's; Kannel keeps nothing on disk.
+# Expected rate, as a multiple of the other server's; Kannel stores nothing on disk.
 EXPECTED = {"Jasmin": 3.0, "Jasmin, receipts wanted": 3.0, "Kannel": None, "Kannel, receipts wanted": 0.8}
-WARM = 300  # messages before all measures
-BARE = 50_000  # submits that the SMSC's own limit is measured with
+WARM = 300  # messages before the measurements
+BARE = 50_000  # submits for measuring the SMSC's own limit
 ARRIVE_S = 60.0
 
 
@@ -123,9 +123,9 @@ def plot(rounds: Rounds, names: list[str]) -> None:
 
 
 def main() -> None:
-    given = arguments(__doc__, scale=1.0, rounds=5)
-    scale, rounds = (0.2, 1) if given.quick else (given.scale, given.rounds)
-    compared = revisions(given.compare)
+    options = arguments(__doc__, scale=1.0, rounds=5)
+    scale, rounds = (0.2, 1) if options.quick else (options.scale, options.rounds)
+    compared = revisions(options.compare)
     with folder_on_disk() as folder, ExitStack() as stack:
         machine = look_at_machine(folder)
         smsc = Smsc(folder, free_port())
@@ -148,10 +148,10 @@ def main() -> None:
         f"The SMSC alone takes {limit:,.0f} messages/s from a bare loop with the same window.",
     ]
     print("\n\n".join(part))
-    if not given.quick:
+    if not options.quick:
         plot(bench.rounds, list(durable))
         picture = "![messages a second and CPU time for a message](sms.svg)"
-        write_part("sms", [made_by(given, machine), *part, picture])
+        write_part("sms", [made_by(options, machine), *part, picture])
 
 
 if __name__ == "__main__":

@@ -11,10 +11,10 @@ from pathlib import Path
 from mail_install import Missing, run
 
 JASMIN = Path(tempfile.gettempdir()) / "heliograph-bench-jasmin"
-JASMIN_LOCK = Path("/tmp/jasmind.lock")  # where Jasmin puts it cannot be chosen
-PYTHONS = ("python3.11", "python3.12", "python3.10", sys.executable)  # not all of Jasmin's packages build on newer ones
-RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"  # the one on the path runs as a user of its own, from a fixed folder
-POLICY = Path("/usr/sbin/policy-rc.d")  # asked by Debian's packages whether they may start their daemons
+JASMIN_LOCK = Path("/tmp/jasmind.lock")  # Jasmin's path is fixed
+PYTHONS = ("python3.11", "python3.12", "python3.10", sys.executable)  # newer versions cannot build all packages
+RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"  # the command on the PATH uses its own user and a fixed folder
+POLICY = Path("/usr/sbin/policy-rc.d")  # Debian's packages call it before they start daemons
 
 
 def install_kannel() -> None:
@@ -32,7 +32,7 @@ def install_jasmin() -> None:
     for python in filter(shutil.which, dict.fromkeys(PYTHONS)):
         try:
             run([python, "-m", "venv", "--clear", str(JASMIN)])
-            run([str(JASMIN / "bin/pip"), "install", "jasmin", "setuptools<81"])  # it imports pkg_resources
+            run([str(JASMIN / "bin/pip"), "install", "jasmin", "setuptools<81"])  # Jasmin imports pkg_resources
             return
         except Missing as error:
             why.append(f"{python}: {error}")
@@ -52,14 +52,14 @@ def install_packages(programs: dict[str, str]) -> None:
     with daemons_kept_down():
         try:
             run(fetch, env=environment)
-        except Missing:  # perhaps its lists are old or were never fetched
+        except Missing:  # the package lists may be outdated or missing
             run(["apt-get", "update"], env=environment)
             run(fetch, env=environment)
 
 
 @contextmanager
 def daemons_kept_down() -> Iterator[None]:
-    if POLICY.exists():  # the machine has its own
+    if POLICY.exists():  # the machine has its own file
         yield
         return
     POLICY.write_text("#!/bin/sh\nexit 101\n")

@@ -7,7 +7,7 @@ from rounds import free_port
 from sms_install import JASMIN, RABBITMQ
 from sms_servers import NOWHERE, Peer
 
-# It listens for more than is needed here, each on a port of its own.
+# Jasmin has more listeners than needed here; each gets its own port.
 CONFIG = """\
 [DEFAULT]
 bind = 127.0.0.1
@@ -44,7 +44,7 @@ port = {server_pb}
 [dlr]
 """
 
-CONNECTORS = 10  # each submits one message at a time, whatever it is told
+CONNECTORS = 10  # each submits one message at a time, whatever its configuration
 
 USER = """\
 group -a
@@ -95,16 +95,16 @@ class Jasmin(Peer):
     path, text, receipts = "/send", "content", f"&dlr=yes&dlr-level=2&dlr-method=GET&dlr-url={NOWHERE}"
 
     def start(self) -> None:
-        given = {"rabbit": free_port(), "redis": free_port(), "jcli": free_port(), "http": self.port}
-        given |= {name: free_port() for name in ("router", "clients", "server", "server_pb")}
-        self._start_redis(given["redis"])
-        self._start_rabbit(given["rabbit"])
+        args = {"rabbit": free_port(), "redis": free_port(), "jcli": free_port(), "http": self.port}
+        args |= {name: free_port() for name in ("router", "clients", "server", "server_pb")}
+        self._start_redis(args["redis"])
+        self._start_rabbit(args["rabbit"])
         spec = next(JASMIN.glob("lib/*/site-packages/txamqp/specs/standard/amqp0-9-1.stripped.xml"))
         file = self.folder / "jasmin.cfg"
-        file.write_text(CONFIG.format(spec=spec, **given))
-        self._start_jasmin("jasmind.py", "-c", str(file), port=given["jcli"])
+        file.write_text(CONFIG.format(spec=spec, **args))
+        self._start_jasmin("jasmind.py", "-c", str(file), port=args["jcli"])
         self._start_jasmin("dlrlookupd.py", "-c", str(file), "-i", f"bench-{self.port}")
-        self._configure(given["jcli"])
+        self._configure(args["jcli"])
 
     def _start_redis(self, port: int) -> None:
         options = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", ""]

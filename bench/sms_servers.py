@@ -12,14 +12,14 @@ from rounds import free_port
 from send import TO
 from servers import Server, request_of
 
-WINDOW = 100  # submits without an answer, of ours and of Kannel
+WINDOW = 100  # window of unanswered submits, ours and Kannel's
 SENDER, TEXT = "Bench", "Your order 4711 left our warehouse this morning and arrives on Thursday between 9 and 12."
-NOWHERE = "http://127.0.0.1:9/"  # where receipts would go; the SMSC sends none
+NOWHERE = "http://127.0.0.1:9/"  # URL for receipts; the SMSC sends none
 
 
 class SmsServer(Server):
-    durable: str  # what an accepted message survives
-    messages: int  # of each measure: some seconds' work
+    durable: str  # failures that an accepted message survives
+    messages: int  # messages per measurement, some seconds of work
 
     def __init__(self, folder: Path, smsc: int, name: str = "") -> None:
         super().__init__(folder, name)
@@ -95,8 +95,8 @@ class Peer(SmsServer):
     """A gateway that takes a message in the query of a GET, and requests receipts if it has a URL for them."""
 
     path: str
-    text: str  # the field's name
-    receipts: str  # what asks for them, at the end of the query
+    text: str  # name of the text field
+    receipts: str  # end of the query that requests receipts
 
     def requests(self) -> dict[str, str]:
         fields = {"username": "bench", "password": "bench", "to": TO.decode(), "from": SENDER, self.text: TEXT}
@@ -141,8 +141,8 @@ class Kannel(Peer):
     path, text, receipts = "/cgi-bin/sendsms", "text", f"&dlr-mask=31&dlr-url={NOWHERE}"
 
     def start(self) -> None:
-        given = {"smsc": self.smsc, "port": self.port, "window": WINDOW, "boxes": free_port(), "admin": free_port()}
+        options = {"smsc": self.smsc, "port": self.port, "window": WINDOW, "boxes": free_port(), "admin": free_port()}
         file = self.folder / "kannel.conf"
-        file.write_text(KANNEL.format(**given))
-        self._run("/usr/sbin/bearerbox", "-v", "3", str(file), address=("127.0.0.1", given["boxes"]))
+        file.write_text(KANNEL.format(**options))
+        self._run("/usr/sbin/bearerbox", "-v", "3", str(file), address=("127.0.0.1", options["boxes"]))
         self._run("/usr/sbin/smsbox", "-v", "3", str(file), address=("127.0.0.1", self.port))

@@ -27,7 +27,7 @@ from heliograph.carriers.sms.smpp.pdu import (
     encode_short_message,
 )
 
-COUNTS = struct.Struct("=QQd")  # submits, different destinations, when the last one came (monotonic)
+COUNTS = struct.Struct("=QQd")  # submits, distinct destinations, time of the last submit (monotonic)
 BARE = ShortMessage(source=SmppAddress(5, 0, "Bench"), destination=SmppAddress(1, 1, "447399999999"), text=b"x" * 80)
 
 
@@ -117,5 +117,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("port", type=int)
     parser.add_argument("counts", type=Path)
-    given = parser.parse_args()
-    asyncio.run(serve(given.port, given.counts))
+    options = parser.parse_args()
+    asyncio.run(serve(options.port, options.counts))

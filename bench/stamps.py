@@ -15,7 +15,7 @@ from typing import IO, cast
 from processes import Group
 from rounds import free_port
 
-RECORD = struct.Struct("=Qdd")  # the recipient's number, when the first command came, when the mail was taken
+RECORD = struct.Struct("=Qdd")  # the recipient's number, time of the first command, time of acceptance
 END = b"\r\n.\r\n"
 
 _NUMBER = re.compile(rb"(?i)RCPT TO:<[^>]*?([0-9]+)@")
@@ -97,5 +97,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("port", type=int)
     parser.add_argument("file", type=Path)
-    given = parser.parse_args()
-    asyncio.run(serve(given.port, given.file))
+    options = parser.parse_args()
+    asyncio.run(serve(options.port, options.file))

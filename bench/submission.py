@@ -66,13 +66,13 @@ class Postfix(Group):
             raise Missing("only root can start it")
         name = f"Postfix {run(['postconf', '-d', 'mail_version']).split()[-1]}"
         place, port = folder / "postfix", free_port()
-        given = {"folder": place, "domain": "bench.test", "sink": 9, "port": port}
-        main = [line for line in POSTFIX.format(**given).splitlines() if "milter" not in line]
+        args = {"folder": place, "domain": "bench.test", "sink": 9, "port": port}
+        main = [line for line in POSTFIX.format(**args).splitlines() if "milter" not in line]
         main.append("smtpd_recipient_restrictions = check_client_access static:hold, permit_mynetworks, reject")
         for inner in ("etc", "queue", "data"):
             (place / inner).mkdir(parents=True)
         (place / "etc/main.cf").write_text("\n".join(main) + "\n")
-        (place / "etc/master.cf").write_text(POSTFIX_PROGRAMS.format(**given))
+        (place / "etc/master.cf").write_text(POSTFIX_PROGRAMS.format(**args))
         run(["chown", "postfix", str(place / "data")])
         command = ["postfix", "-c", str(place / "etc"), "start-fg"]
         super().__init__(name, command, folder / "postfix.log", core=SERVER_CORE, port=port)
@@ -111,8 +111,8 @@ def figures(rounds: Rounds, servers: list[str], peer: str) -> str:
 
 
 def main() -> None:
-    given = arguments(__doc__, mails=2000, rounds=3)
-    mails, rounds = (200, 1) if given.quick else (given.mails, given.rounds)
+    args = arguments(__doc__, mails=2000, rounds=3)
+    mails, rounds = (200, 1) if args.quick else (args.mails, args.rounds)
     share_cores()
     install_postfix()
     found = Rounds()
@@ -121,7 +121,7 @@ def main() -> None:
         databases = Databases(folder)
         stack.callback(databases.stop)
         servers: list[tuple[Group, int]] = []
-        for revision in revisions(given.compare):
+        for revision in revisions(args.compare):
             for kind, name in KINDS.items():
                 port, own = free_port(), f"ours-{len(servers)}"
                 environment = {"HELIOGRAPH_SUBMISSION_LISTEN": f"127.0.0.1:{port}"}
@@ -139,8 +139,8 @@ def main() -> None:
                 for connections in CONNECTIONS:
                     measure(found, server, port, connections, mails, round_)
     print(shown := figures(found, [server.name for server, _ in servers], peer.name))
-    if not given.quick:
-        write_part("submission", [ABOUT, made_by(given, machine), shown])
+    if not args.quick:
+        write_part("submission", [ABOUT, made_by(args, machine), shown])
 
 
 if __name__ == "__main__":

@@ -99,6 +99,6 @@ if __name__ == "__main__":
     parser.add_argument("--mails", type=int, required=True)
     parser.add_argument("--connections", type=int, required=True)
     parser.add_argument("--token", default="")
-    given = parser.parse_args()
+    options = parser.parse_args()
     each = dialogue("hello@bench.test", "customer@example.com", sys.stdin.buffer.read())
-    print(json.dumps(run(given.port, given.connections, given.mails, hello(given.token), each)))
+    print(json.dumps(run(options.port, options.connections, options.mails, hello(options.token), each)))

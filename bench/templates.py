@@ -29,19 +29,19 @@ RESULTS = Path(__file__).parent / "results" / "templates.md"
 def receipt(formats: str = "") -> tuple[Template, Values]:
     """Return a template with a list; with `formats`, its prices are formatted as money."""
     row = ROW.format("{{item.title}}", "{{item.quantity}}", f"{{{{item.price{formats}}}}}")
-    given = {"name": "Grace", "total": "42.50", "items": ITEMS}
+    options = {"name": "Grace", "total": "42.50", "items": ITEMS}
     shapes = {"items": VariableType(list=("title", "quantity", "price"))}
     source = f"{HEAD}{{{{#each customer.items}}}}{row}{{{{/each}}}}{FOOT}"
-    return _template(source, ("name", "total", "items"), shapes), read_variables(given)
+    return _template(source, ("name", "total", "items"), shapes), read_variables(options)
 
 
 def flat() -> tuple[Template, Values]:
     """Return a template without a list: each line has its own variables."""
     names = [f"{name}_{at}" for at in range(LINES) for name in ("title", "quantity", "price")]
     rows = (ROW.format(*(f"{{{{customer.{name}}}}}" for name in names[at * 3 : at * 3 + 3])) for at in range(LINES))
-    given = {f"{name}_{at}": value for at, item in enumerate(ITEMS) for name, value in item.items()}
+    options = {f"{name}_{at}": value for at, item in enumerate(ITEMS) for name, value in item.items()}
     return _template(HEAD + "".join(rows) + FOOT, ("name", "total", *names), {}), read_variables(
-        {"name": "Grace", "total": "42.50", **given}
+        {"name": "Grace", "total": "42.50", **options}
     )
 
 
@@ -76,17 +76,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--renders", type=int, default=300)
-    given = parser.parse_args()
+    options = parser.parse_args()
     made = {"flat": flat(), "a list": receipt(), MONEY: receipt("|money:EUR"), COLD: receipt("|money:EUR")}
     times: dict[str, list[float]] = {name: [] for name in made}
-    for _ in range(given.rounds):
+    for _ in range(options.rounds):
         for name, one in made.items():
             began = time.process_time()
-            for _ in range(given.renders):
+            for _ in range(options.renders):
                 if name == COLD:
                     _format_cached.cache_clear()
                 sent(one)
-            times[name].append((time.process_time() - began) / given.renders * 1e6)
+            times[name].append((time.process_time() - began) / options.renders * 1e6)
     base = median(times["flat"])
     lines = [
         f"| {name} | {octets(sent(one)):,} | {median(times[name]):.0f} | {median(times[name]) / base:.2f} "

@@ -44,8 +44,8 @@ async def sqlite(path: Path, count: int) -> None:
     db.execute(FILL.format(count=count))
     bare = path.stat().st_size
 
-    async def run(query: str, *given: str) -> None:
-        db.execute(query, given).fetchall()
+    async def run(query: str, *options: str) -> None:
+        db.execute(query, options).fetchall()
 
     await timed("fill", lambda: run("INSERT INTO parts (rowid, text) SELECT key, text FROM searched"), 1)
     print(f"  size: {(path.stat().st_size - bare) / count:.0f} bytes a text")
@@ -72,9 +72,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("count", type=int)
     parser.add_argument("postgres", nargs="?")
-    given = parser.parse_args()
-    if given.postgres:
-        asyncio.run(postgres(given.postgres, given.count))
+    options = parser.parse_args()
+    if options.postgres:
+        asyncio.run(postgres(options.postgres, options.count))
     else:
         with TemporaryDirectory() as folder:
-            asyncio.run(sqlite(Path(folder) / "texts.db", given.count))
+            asyncio.run(sqlite(Path(folder) / "texts.db", options.count))

@@ -37,7 +37,7 @@ EXPECTED = 0.9  # expected rate, relative to accepting without a webhook
 EVENTS_S = 3000  # expected events per second to one endpoint
 LIMIT_S = 300.0
 LONG_AGO, LATER = "2020-01-01T00:00:00Z", "2100-01-01T00:00:00Z"
-# What is measured on the accept path: name → the role of the process.
+# Measurements of the accept path: name → role of the process.
 ROLES = {"accepting": "api", "accepting and delivering": "all"}
 SUBSCRIBED = ", one webhook"
 ABOUT = """# Webhooks
@@ -89,9 +89,9 @@ class Webhooks(Bench):
         server = Ours(revision, "published", folder, database_in(folder), core=SERVER_CORE)
         sent = 0
         try:
-            while sent * 2 < events:  # sent and delivered
+            while sent * 2 < events:  # two events per message: sent and delivered
                 sent += self.load([[server]], 8, seconds=0.1)[0]["answers"]
-            time.sleep(5)  # until the simulator has said all
+            time.sleep(5)  # until the simulator has sent all reports
         finally:
             server.stop()
         return folder
@@ -109,11 +109,11 @@ class Webhooks(Bench):
             api = Ours(revision, "api", folder, database_in(folder), "--role", "api", setup=setup)
             due = sum(replay(api, hook["id"]) for hook in hooks)
             api.stop()
-            time.sleep(due / endpoints / 1000)  # a replay makes one event due a millisecond
+            time.sleep(due / endpoints / 1000)  # a replay makes one event due per millisecond
             worker = Ours(revision, "worker", folder, database_in(folder), "--role", "worker", setup=setup,
                           core=SERVER_CORE)  # fmt: skip
             first = receiver.wait_for(1)
-            used = worker.cpu_s()  # without its start
+            used = worker.cpu_s()  # without the CPU time of its start
             receiver.wait_for(due)
             used = (worker.cpu_s() - used) / (due - first)
         finally:
@@ -196,9 +196,9 @@ def cost_table(rounds: Rounds, compared: list[Revision]) -> str:
 
 
 def main() -> None:
-    given = arguments(__doc__, events=10_000, seconds=3.0, rounds=3)
-    events, seconds, rounds = (2000, 1.0, 1) if given.quick else (given.events, given.seconds, given.rounds)
-    compared = revisions(given.compare)
+    options = arguments(__doc__, events=10_000, seconds=3.0, rounds=3)
+    events, seconds, rounds = (2000, 1.0, 1) if options.quick else (options.events, options.seconds, options.rounds)
+    compared = revisions(options.compare)
     share_cores()
     os.environ["HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE"] = "127.0.0.0/8"
     with folder_on_disk() as folder, ExitStack() as stack:
@@ -215,8 +215,8 @@ def main() -> None:
                     for with_one in turns((False, True), round_):
                         bench.accept(revision, name, with_one, round_)
     print(rates := rate_table(bench.rounds, compared), costs := cost_table(bench.rounds, compared), sep="\n\n")
-    if not given.quick:
-        write_part("webhooks", [ABOUT, made_by(given, machine), rates, costs])
+    if not options.quick:
+        write_part("webhooks", [ABOUT, made_by(options, machine), rates, costs])
 
 
 if __name__ == "__main__":

@@ -3,16 +3,16 @@
 In a test: `async with TwilioFake("accept,hang") as fake`. As a process of its own, for the whole service:
 `python -m tests.carriers.fakes twilio --port 9001 --script accept,refuse:21211`, or `with running("twilio", …)`.
 
-A script is one step for each request, the last one for all that follow:
+A script has one step per request; the last one repeats:
 
-  accept         take it, answer, then report what `receipts` lists, in that order (repeat or swap them at will)
-  early          the same, but report first and answer then
-  refuse:CODE    the carrier's own error, with its code
-  defer:STATUS   an HTTP status without a word; 429 and 503 with Retry-After: 1
-  hang           never answer, and send nothing      swallow   never answer, but it was sent
-  drop           hang up without an answer, unsent   cut       hang up amid the answer, but it was sent
+  accept         accept and respond, then send the receipts in `receipts`, in that order (which may repeat or swap)
+  early          the same, but send the receipts before the response
+  refuse:CODE    the carrier's own error with this code
+  defer:STATUS   an HTTP status without a body; 429 and 503 with Retry-After: 1
+  hang           never respond; nothing is sent        swallow   never respond, but the message is sent
+  drop           disconnect before the response; unsent   cut    disconnect during the response; the message is sent
 
-Over HTTP: GET /taken (what would have reached phones), GET /told (what our callback answered), POST /script.
+Over HTTP: GET /taken (messages that would reach phones), GET /told (responses of our callback), POST /script.
 """
 
 import argparse

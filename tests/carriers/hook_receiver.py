@@ -1,11 +1,11 @@
-"""A webhook receiver that follows a script, in this process or in one of its own:
+"""A webhook receiver that follows a script, in this process or as a separate one:
 
     python -m tests.carriers.hook_receiver --port 9000 --log got.jsonl --script 500,429:7,200 --script /slow=hang
 
-A script says how each request is answered; its last word stays. Words: a status (`200`, `500`, `410`), a status with
+A script has one word per request; the last one repeats. Words: a status (`200`, `500`, `410`), a status with
 Retry-After (`429:7`), `hang`, `reset`, `redirect[:URL]`, `long`, `huge`, `trickle`, `garbage`, `cookie`, and `random`
-(mostly 200, else 500, hang or reset). What came is kept or, where there is a log, written there before it is answered,
-one JSON object a line.
+(mostly 200, else 500, hang or reset). Requests are kept in memory or, with --log, written to the log before the
+response, one JSON object per line.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""An SMSC that follows a script: what to answer to each command and number, and which receipts to send.
+"""A scripted SMSC: its response to each command and number, and the receipts that it sends.
 
-As a process: `python -m tests.carriers.smsc --port N`; it prints one line of JSON for each thing that happens.
+As a process: `python -m tests.carriers.smsc --port N`; it prints a line of JSON for each event.
 """
 
 import argparse

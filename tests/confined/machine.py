@@ -1,7 +1,8 @@
-"""A machine in a folder: a root of its own by bubblewrap, with its own users, /etc and /var, processes and loopback.
+"""A machine in a folder: bubblewrap gives it its own root, users, /etc and /var, processes and loopback interface.
 
-Inside, `inside.py` runs the commands, and is `sudo`, `systemctl` and `journalctl`: what they start is confined as its
-unit says. `heliograph` is forked from a process that has imported it, but for what starts processes of its own.
+Inside, `inside.py` runs the commands, and replaces `sudo`, `systemctl` and `journalctl`: processes that they start are
+confined as their unit says. `heliograph` is forked from a process that has imported it, except for commands that start
+processes of their own.
 """
 
 import json
