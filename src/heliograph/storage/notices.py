@@ -204,7 +204,7 @@ async def _fan_out(tx: Tx, setup: Setup, by_mail: bool, now: int) -> None:
 
 
 def _team_id(team: str, setup: Setup) -> str:
-    """Return the id of a team. A deleted team's number is returned instead, of which no user is a member."""
+    """Return the id of a team; for a deleted team its number, so that no user counts as a member."""
     numbered_team = (
         setup.teams_by_ref.get(int(team.removeprefix(TEAM_REF_PREFIX))) if team.startswith(TEAM_REF_PREFIX) else None
     )

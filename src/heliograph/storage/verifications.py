@@ -99,7 +99,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 class Resend(msgspec.Struct, frozen=True, kw_only=True):
     """Request to send the same code again, under the same limits as a start."""
 
-    start: Start  # its price is 0
+    start: Start  # repeated start, with the price 0
     digest: Callable[[str], str]  # salt → digest of the code that would be sent
 
 

@@ -768,7 +768,7 @@ def explain(
 def carrier_advice(channel: Channel, detail: Mapping[str, Any]) -> str:
     """Return advice for an operator if a carrier did not accept a message."""
     name = cause_of(channel, detail)
-    if name == "unexplained" and not detail.get("code"):  # an HTTP API or SMSC that did not respond
+    if name == "unexplained" and not detail.get("code"):  # the HTTP API or SMSC did not respond
         name = "out_of_reach"
     return _CARRIER_ADVICE.get(name) or CAUSES[name].advice
 

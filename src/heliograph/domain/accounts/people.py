@@ -39,7 +39,7 @@ class Link(msgspec.Struct, frozen=True):
     # Team whose owner created the link and whose invitation it accepts; empty: created by an operator, for all teams.
     team: str = ""
     maker: str = ""  # id of the person who created the link; empty: the command line
-    proven: int = 0  # created by an operator, or mailed to the address
+    proven: int = 0  # 1 if an operator created the link, or the link was mailed to the address
     expires_at: int = 0  # 0: default validity of the purpose
 
     def requires_sign_in(self, person: Person) -> bool:

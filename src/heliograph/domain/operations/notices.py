@@ -11,7 +11,7 @@ HOURLY_MAX = 10  # mails to one person, or posts to one chat, per hour; the last
 # Wait after each deferred attempt; after the last step, the notice fails permanently.
 RETRY_MS = (MINUTE_MS, 5 * MINUTE_MS, 30 * MINUTE_MS, 2 * HOUR_MS, 6 * HOUR_MS)
 
-INSTANCE_TEAM = ""  # used in place of a team id
+INSTANCE_TEAM = ""  # stands for the instance where a team id is expected
 TEAM_REF_PREFIX = "#"  # prefix of a team's number, which stands for its id until the id is looked up
 TEST = "test"  # kind of a test notice, which is sent only to the chat
 
