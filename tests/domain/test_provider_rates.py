@@ -79,7 +79,7 @@ def test_new_messages_leave_room_while_others_wait() -> None:
 
 
 def test_a_backlog_is_sent_at_the_rate() -> None:
-    """A thousand messages at a hundred a minute: each is new, or is attempted again at the time it was given."""
+    """A thousand messages at a hundred a minute: each returns when it is told to, or is new."""
     limits, state, now = Limits(per_minute=100), ProviderState(), NOON
     waiting = Counter({NOON: 1000})
     sent: list[int] = []
@@ -95,7 +95,7 @@ def test_a_backlog_is_sent_at_the_rate() -> None:
         unused = grant.tokens - grant.fresh - grant.returning
         state, _ = grant_tokens(state, limits, TokenRequest(unused={grant.second: unused}), now)
     assert sent[-1] - NOON < 10.5 * MINUTE_MS
-    assert attempts < 1000 + 1.1 * 900  # first attempts, and about one repeated attempt of each
+    assert attempts < 1000 + 1.1 * 900  # the first attempts, and hardly more than one return of each
 
 
 def test_critical_messages_count_and_may_exceed_the_rate() -> None:
@@ -223,5 +223,5 @@ def test_all_processes_together_never_exceed_the_limit(limit: int, requests: lis
     state, opened = ProviderState(), Counter[str]()
     for process, wanted in requests:
         state, count = lease_connections(state, limit, process, wanted, opened[process], NOON)
-        opened[process] = count  # opens and closes connections up to its share
+        opened[process] = count  # opens and closes as many as it may
         assert opened.total() <= limit

@@ -24,7 +24,7 @@ NAMES = sorted(QUERIES)
 
 
 class RecordingConnection:
-    """Fake of an asyncpg connection that records the statements."""
+    """Stands in for a connection of asyncpg; records the statements."""
 
     def __init__(self) -> None:
         self.statements: list[str] = []
