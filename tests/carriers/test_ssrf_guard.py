@@ -116,7 +116,7 @@ async def loopback() -> AsyncIterator[list[Receiver]]:
 
 
 async def from_table(host: str) -> list[str]:
-    """Answer names from a table; a denied address always follows a public one."""
+    """Return a public address, followed by the host's address in a table."""
     return ["127.0.0.1"] if host == "localhost" else [PUBLIC, NAMES.get(host, "127.0.0.1")]
 
 

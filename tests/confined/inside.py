@@ -282,7 +282,7 @@ def stop(name: str) -> None:
 
 
 def _lives(group: int) -> bool:
-    """Return whether the process is running; a zombie has only its name."""
+    """Return whether a process of this group is running; zombies do not count."""
     try:
         os.killpg(group, 0)
     except OSError:

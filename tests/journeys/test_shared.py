@@ -134,7 +134,7 @@ def test_refused_request_is_shown_after_a_restart(service: Service) -> None:
 
 
 def held_sqlite(database: str, id_: str) -> apsw.Connection | None:
-    """Block writes during the block, while the import is in progress; yield None if it finished before."""
+    """Return a connection that blocks writes while the import is in progress; None if it has finished."""
     file = apsw.Connection(database.removeprefix("sqlite:///"))
     file.set_busy_timeout(int(PATIENCE_S * 1000))
     query = "SELECT portions_done, portions FROM suppression_import WHERE id = ?"

@@ -205,7 +205,7 @@ async def test_entries_of_the_previous_version_are_added_to_the_chain(
 
 
 async def test_forged_entry_of_the_previous_version_is_detected(store: Store, keys: list[int], sql: Sql) -> None:
-    """Once all entries are linked, an entry with a key older than the chain is not valid."""
+    """Once all entries are linked, an unlinked entry is reported, even if its key is older than the chain."""
     assert await store.audit.link_older(7) == 0
     await sql(OLD.replace("(at", "(key, at").replace("(1", "(-5, 1"))
     broken = (await store.audit.verify()).broken

@@ -91,7 +91,7 @@ async def _empty(sql: Sql, claiming: Claiming) -> None:
 
 
 async def _one_row(sql: Sql, claiming: Claiming) -> None:
-    """Create statistics for a nearly empty table, as autovacuum often does."""
+    """Fill the table with one row and analyse it, as autovacuum does when a long queue is nearly empty."""
     await sql(claiming.fill(1))
     await sql(f"VACUUM ANALYZE {claiming.table}")
 
@@ -106,7 +106,7 @@ async def _stale(sql: Sql, claiming: Claiming) -> None:
 def open_planned(
     postgres: str, tmp_path: Path, clock: TestClock, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], Any]:
-    """Open a store on a database that was never analysed, with sessions of one plan mode."""
+    """Return a function that opens a store on a database without statistics; its sessions have one plan mode."""
     settings = Settings(database=fresh_database(postgres), data=tmp_path / "data")
 
     @asynccontextmanager
@@ -135,7 +135,7 @@ async def test_claim_with_any_statistics_takes_what_it_returns(
 
 @pytest.fixture
 def exceeding(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Return claiming queries that take five rows too many."""
+    """Change the claiming queries, so that they take five rows too many."""
     queries: dict[str, Statement] = dict(store.database._queries)  # type: ignore[attr-defined]
     for name in ("claim", "claim_poison_candidate", "claim_codes"):
         sql = re.sub(r"LIMIT (\S+)", r"LIMIT \1 + 5", queries[name].sql)

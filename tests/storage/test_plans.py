@@ -53,7 +53,7 @@ async def test_statements_are_not_replanned_for_other_values(store: Store, clock
     planned: list[object] = []
 
     def allow(*what: object) -> int:
-        """Record the access that SQLite's authorizer reports while planning."""
+        """Record an access that SQLite reports while it plans a statement."""
         planned.append(what)
         return apsw.SQLITE_OK
 
