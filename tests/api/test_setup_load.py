@@ -6,11 +6,12 @@ from typing import Any
 import asyncpg
 import pytest
 
+from tests.lock_waits import LOCK_WAITS
 from tests.service import Service
 
 pytestmark = pytest.mark.anyio
 
-WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+WAITING = f"SELECT count(*) FROM {LOCK_WAITS}"
 
 
 def post_template(service: Service, number: int) -> int:

@@ -23,6 +23,7 @@ import pytest
 from heliograph.dashboard.page_request import SESSION_COOKIE
 from tests.conftest import DATABASES, fresh_database
 from tests.journeys.load import ask_database
+from tests.lock_waits import LOCK_WAITS
 from tests.people import let_in
 from tests.service import PATIENCE_S, Service, until
 
@@ -178,7 +179,7 @@ def test_import_killed_with_sigkill_is_resumed(service: Service) -> None:
         service.kill()
         held.close()
     else:
-        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        waiting = f"SELECT 1 FROM {LOCK_WAITS}"
         with held_postgres(service.database):
             id_ = visitor.upload(people(name := "person"))
             until(lambda: ask_database(service.database, waiting))

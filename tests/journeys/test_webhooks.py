@@ -56,8 +56,8 @@ VERIFICATIONS = {"+15005550006": ("000000", "verified"), "+15005550005": ("12345
 class HookService(Service):
     """A service that allows webhooks to receivers on this machine."""
 
-    def __init__(self, database: str, data: Path) -> None:
-        super().__init__(database, data)
+    def __init__(self, database: str, data: Path, step_ms: int = 1) -> None:
+        super().__init__(database, data, step_ms)
         self._environment["HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE"] = "127.0.0.0/8"
 
     def subscribe(self, folder: Path, *urls: str) -> None:

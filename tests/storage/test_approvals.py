@@ -12,10 +12,11 @@ from heliograph.domain.sending.acceptance import Acceptance, BatchAcceptance
 from heliograph.domain.sending.send_options import ExtraFields, Timing
 from heliograph.storage.approvals import NEWEST, Approval
 from heliograph.storage.engine.database import Tx
-from heliograph.storage.engine.postgres import PostgresTx
+from heliograph.storage.engine.postgres import CitusTx, PostgresTx
 from heliograph.storage.expiry import BATCH
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
+from tests.conftest import CITUS
 from tests.storage.conftest import Sql
 from tests.storage.samples import ENTRY, message
 
@@ -278,16 +279,17 @@ async def test_approval_decided_during_a_read_is_found_once(
     store: Store, other: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On PostgreSQL, each query of a read sees what was committed before that query; on SQLite all see one snapshot."""
-    approvals, run = [await hold(store, clock) for _ in range(3)], PostgresTx.run
+    approvals, tx_class = [await hold(store, clock) for _ in range(3)], CitusTx if CITUS else PostgresTx
+    run = tx_class.run
 
     def reject_after_the_next_query(approval: Approval) -> None:
         async def run_and_reject(tx: PostgresTx, query: str, **params: Any) -> Any:
             rows = await run(tx, query, **params)
-            monkeypatch.setattr(PostgresTx, "run", run)
+            monkeypatch.setattr(tx_class, "run", run)
             assert await other.approvals.reject(approval, ENTRY)
             return rows
 
-        monkeypatch.setattr(PostgresTx, "run", run_and_reject)
+        monkeypatch.setattr(tx_class, "run", run_and_reject)
 
     reject_after_the_next_query(approvals[0])
     assert await store.approvals.find(approvals[0].id) is not None

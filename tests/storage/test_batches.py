@@ -26,6 +26,7 @@ from heliograph.storage.engine.group_commit import GROUP_MAX
 from heliograph.storage.outcomes import RecipientUpdate
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
+from tests.lock_waits import LOCK_WAITS
 from tests.storage.conftest import CREDIT, Sql
 from tests.storage.samples import KEY, message, retry_key
 
@@ -163,7 +164,7 @@ async def test_batch_finished_by_two_processes_publishes_one_event(
     first = asyncio.create_task(store.database.write(slowly))
     await written.wait()
     second = asyncio.ensure_future(other.outbox.record(theirs[0]))
-    waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    waiting = f"SELECT 1 FROM {LOCK_WAITS}"
     while not await sql(waiting):
         assert not second.done()
         await asyncio.sleep(0.01)

@@ -212,7 +212,7 @@ async def found(sql: Sql, settings: Settings, text: str) -> list[str]:
         vacuum(path)
         files = [file for file in path.parent.iterdir() if file.name.startswith(path.name)]
         return [file.name for file in files if text.lower().encode() in file.read_bytes().lower()]
-    tables = await sql("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
+    tables = await sql("SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()")
     return [
         t for (t,) in tables if await sql(f"SELECT 1 FROM {t} AS t WHERE strpos(lower(t::text), lower('{text}')) > 0")
     ]

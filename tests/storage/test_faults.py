@@ -1,6 +1,7 @@
 """Why a database cannot be used: cause and fix in one line."""
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -131,6 +132,6 @@ def test_postgres_refusal_has_its_own_fix(error: type[asyncpg.PostgresError], fi
 
 
 async def test_postgres_database_that_does_not_exist_is_named_with_what_to_do(postgres: str) -> None:
-    settings = Settings(database=postgres.replace("/postgres?", "/nowhere?"))
+    settings = Settings(database=re.sub(r"/\w+\?", "/nowhere?", postgres))
     with pytest.raises(click.ClickException, match='database "nowhere" does not exist. Create it with createdb'):
         await start(settings, has_data=False)

@@ -16,6 +16,7 @@ from heliograph.storage.engine.database import CONCURRENT_SERIALIZED_MAX, TooMan
 from heliograph.storage.engine.postgres import POOL_MAX
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
+from tests.lock_waits import LOCK_WAITS
 from tests.service import PATIENCE_S
 from tests.storage.conftest import Sql
 
@@ -85,7 +86,7 @@ LOCKS = {
     "setting": "UPDATE counter SET next = next WHERE name = 'setting'",
     "audit_head": "UPDATE audit_head SET place = place",
 }
-WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+WAITING = f"SELECT count(*) FROM {LOCK_WAITS}"
 
 
 @pytest.mark.parametrize("row", LOCKS)

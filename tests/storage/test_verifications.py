@@ -13,6 +13,7 @@ from heliograph.settings import Settings
 from heliograph.storage.store import Store
 from heliograph.storage.verifications import Start, VelocityWindow
 from tests.clocks import TestClock
+from tests.lock_waits import LOCK_WAITS
 from tests.storage.conftest import CREDIT, Sql
 from tests.storage.samples import PHONE, RIGHT, WRONG, check, finish, let_leases_end, start
 
@@ -318,7 +319,7 @@ async def test_maintenance_keeps_the_result_of_a_concurrent_check(
     await transaction.start()
     await checking.execute(f"UPDATE verification SET status = 'verified' WHERE id = '{started.id}'")
     expiring = asyncio.create_task(store.outbox.reclaim_abandoned())
-    waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    waiting = f"SELECT 1 FROM {LOCK_WAITS}"
     while not await sql(waiting):
         await asyncio.sleep(0.01)
     await transaction.commit()
