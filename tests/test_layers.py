@@ -74,6 +74,7 @@ SQL = re.compile(
 )
 SQL_ALLOWED = {
     "storage/engine/query.py": "what rows(…) expands to",
+    "storage/engine/cells.py": "schemas of the database, and tables of Citus",
     "storage/engine/citus.py": "tables of Citus, which plain PostgreSQL does not have",
     "storage/engine/migration_plan.py": "how large the tables are",
     "storage/database_copy.py": "all tables and columns, whatever they are",

@@ -23,6 +23,7 @@ COMMANDS = {
     "audit": "Export the audit log, print or check its head.",
     "backup": "Copy the database and the attachments to a folder.",
     "carriers": "Show carriers; enable, disable and prioritize them.",
+    "cell": "Add, list and move cells, each in a schema of its own.",
     "config": "Print every setting with its source.",
     "copy": "Copy everything to another database.",
     "deadletter": "List, retry or drop messages in the dead-letter queue.",
