@@ -27,6 +27,7 @@ FOLDERS = ("tests/storage", "tests/deliver", "tests/api", "tests/journeys")
 FILES_AT_ONCE = 6
 TEST_S = 120  # a test that takes longer ends its process, which reports its stack
 PROCESS_S = 1800
+COMPLETE = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 # Tests that cannot pass in a cell, and why.
 SKIPPED = {
     "test_every_query_uses_the_expected_indexes": "it fills and explains tables of the schema public",
@@ -173,8 +174,10 @@ def test_tests_of_postgresql_pass_in_cells(citus: Citus, folder: str) -> None:
     files = sorted(str(path) for path in Path(folder).glob("test_*.py"))
     while files:
         part, files = files[:FILES_AT_ONCE], files[FILES_AT_ONCE:]
-        printed = run_tests(part, environment)
+        printed, code = run_tests(part, environment)
         output += printed
+        if code not in COMPLETE:
+            outcomes[f"{part[0]}::exit_code_{code}"] = "ERROR"
         outcomes |= dict(re.findall(r"^(\S+::.+?) (PASSED|FAILED|ERROR|SKIPPED)", printed, re.M))
         if unfinished := re.findall(r"^(\S+::.+) Timeout \(", printed, re.M):
             outcomes[unfinished[0]] = "TIMEOUT"
@@ -189,8 +192,8 @@ def test_tests_of_postgresql_pass_in_cells(citus: Citus, folder: str) -> None:
     assert not failed and outcomes, output[-10_000:]
 
 
-def run_tests(files: list[str], environment: dict[str, str]) -> str:
-    """Return the output of pytest for the tests on PostgreSQL in files. It ends at a test that takes too long."""
+def run_tests(files: list[str], environment: dict[str, str]) -> tuple[str, int]:
+    """Run the tests on PostgreSQL in files; return the output and the exit code. A test that takes too long ends it."""
     command = [sys.executable, "-m", "pytest", "-vv", "--tb=short", "-p", "no:cacheprovider"]
     command += ["-o", f"faulthandler_timeout={TEST_S}", "-o", "faulthandler_exit_on_timeout=true"]
     command += ["-k", " and not ".join(("postgres", *SKIPPED))]
@@ -202,4 +205,4 @@ def run_tests(files: list[str], environment: dict[str, str]) -> str:
         text=True,
         timeout=PROCESS_S,
     )
-    return done.stdout
+    return done.stdout, done.returncode
