@@ -94,7 +94,7 @@ async def add_cell(url: str, name: str) -> None:
                 "ALTER DATABASE … SET citus.enable_schema_based_sharding TO on"
             )
         with raise_outages():
-            await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {name}")
+            await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{name}"')
     finally:
         connection.terminate()
     if not await migrate_postgres(cell_url(url, name)):
