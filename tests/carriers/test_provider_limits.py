@@ -180,7 +180,21 @@ async def test_refusal_about_rate_halves_the_rate_and_it_recovers() -> None:
         net.clock.forward(QUIET_MS)
         assert net.rate() == 36
         net.clock.forward(10 * QUIET_MS)
+        assert net.rate() == 54
+        net.clock.forward(2 * DAY_MS)
         assert net.rate() == 60
+
+
+async def test_messages_that_wait_for_a_connection_are_held_after_a_refusal() -> None:
+    script: Script = {"mail": TOO_FAST.replace("421", "450")}  # 421 pauses the host
+    async with network(script, providers={"google": {"per_minute": 60, "connections": 1}}) as net:
+        assert held(await net.send_all(50)) >= 45
+
+
+async def test_critical_messages_prefer_the_address_that_was_not_refused() -> None:
+    async with network(source_ips=[FIRST, warming(StandingClock(), 4)], helo="") as net:
+        assert all(isinstance(outcome, Accepted) for outcome in await net.send_all(20, priority="critical"))
+        assert net.sources() == {f"[{FIRST}]"}
 
 
 async def test_refusal_about_rate_is_not_tried_at_another_host() -> None:

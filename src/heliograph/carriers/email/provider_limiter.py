@@ -104,6 +104,7 @@ class Quota:
         self._unused: dict[int, int] = {}
         self._critical = 0
         self._refusals: list[RateRefusal] = []
+        self.refused_at = 0  # time of the last refusal because of the rate
         self._waiting: dict[bool, list[tuple[bool, asyncio.Future[NextAttempt | None]]]] = {True: [], False: []}
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -133,6 +134,11 @@ class Quota:
         self._start()
         return await next_attempt
 
+    @property
+    def critical_order(self) -> tuple[bool, bool, int]:
+        """Return the sort key by which a critical message chooses among source addresses."""
+        return self.needs_tokens and not self.has_token, self.limits.warmup is not None, self.refused_at
+
     def take_critical(self) -> None:
         """Take a token if one is left; otherwise report the message to the state shared by all processes."""
         if self.has_token:
@@ -144,6 +150,7 @@ class Quota:
 
     def report_refusal(self, refusal: RateRefusal) -> None:
         self._refusals.append(refusal)
+        self.refused_at = self._now()
         self._tokens = 0
         self._start()
 
@@ -271,16 +278,20 @@ class ProviderLimiter:
         )
 
     def with_recheck(self, message: OutboundMessage, admission: SendPermit) -> OutboundMessage:
-        """Return the message with hooks that check the rate again if it waited for a connection."""
+        """Return the message with hooks that check the rate again once the message has a connection."""
         if not admission.has_token:
             return message
         hooks = AdmittedHooks(message.hooks, partial(self._recheck, admission))
         return msgspec.structs.replace(message, hooks=hooks)
 
     async def _recheck(self, admission: SendPermit) -> None:
-        """Take a new token if the permit is older than RECHECK_MS. Raises Held if no token is available."""
-        if self._now() - admission.admitted_at > RECHECK_MS:
-            next_attempt = await admission.quota.take(was_held=True, reserves_time=True)
+        """Take a new token if the permit is older than RECHECK_MS or than a refusal because of the rate.
+
+        Raises Held if no token is available.
+        """
+        quota = admission.quota
+        if self._now() - admission.admitted_at > RECHECK_MS or quota.refused_at >= admission.admitted_at:
+            next_attempt = await quota.take(was_held=True, reserves_time=True)
             if next_attempt:
                 raise self._held(admission.provider, next_attempt)
 
@@ -312,7 +323,7 @@ class ProviderLimiter:
             first_day = min(warmup_starts_at(quota.limits.warmup) for quota in quotas if quota.limits.warmup)
             raise self._held(provider, NextAttempt(first_day, "warmup"))
         if message.priority == "critical":
-            quota = next((quota for quota in in_use if quota.has_token or not quota.needs_tokens), in_use[0])
+            quota = min(in_use, key=lambda quota: quota.critical_order)
             if quota.needs_tokens:
                 quota.take_critical()
             return quota
