@@ -71,6 +71,7 @@ PROOFS = {
     "templates": ["tests/proof/test_template_bounds.py"],
     "restrictions": ["tests/proof/test_key_limits.py", "tests/storage/test_key_limits.py"],
     "rotation": ["tests/proof/test_dkim_rotation.py"],
+    "limits": ["tests/proof/test_provider_limits.py"],
     "guessing": ["tests/accounts/test_guessing.py"],
     "image": ["tests/proof/test_image.py", "tests/proof/test_containers.py"],
     "install": ["tests/proof/test_install.py"],
