@@ -117,27 +117,12 @@ def test_unused_tokens_are_given_back() -> None:
 # -- reduction ---------------------------------------------------------------------------------------------
 
 
-def test_a_refusal_halves_the_rate_for_ten_minutes_and_it_recovers_by_tenths_to_below_the_refused_rate() -> None:
+def test_a_refusal_halves_the_rate_for_ten_minutes_and_it_recovers_by_tenths() -> None:
     state = reduce_rate(ProviderState(), 600, NOON, "421 too many messages", NOON)
     assert current_rate(state, 600, NOON + QUIET_MS - 1) == 300
     assert [current_rate(state, 600, NOON + QUIET_MS * steps) for steps in range(7)] == [
-        *(300, 360, 420, 480, 540, 540, 540)
+        *(300, 360, 420, 480, 540, 600, 600)
     ]
-
-
-def test_after_quiet_days_the_rate_recovers_beyond_the_refused_one() -> None:
-    state = reduce_rate(ProviderState(), 600, NOON, "slow down", NOON)
-    assert [round(current_rate(state, 600, NOON + days * DAY_MS)) for days in range(1, 4)] == [567, 600, 600]
-    second = reduce_rate(state, 600, NOON + DAY_MS, "slow down", NOON + DAY_MS)
-    assert current_rate(second, 600, NOON + DAY_MS + HOUR_MS) == pytest.approx(567 * 0.9)
-
-
-def test_held_messages_return_at_the_rate_that_the_provider_accepted() -> None:
-    state = reduce_rate(ProviderState(), 600, NOON, "slow down", NOON)
-    state = reduce_rate(state, 600, NOON + HOUR_MS, "slow down", NOON + HOUR_MS)  # at 540
-    _, grant = grant_tokens(state, Limits(per_minute=600), TokenRequest(fresh=800), NOON + HOUR_MS)
-    times = grant.attempt_times
-    assert (times[-1] - times[0]) / (len(times) - 1) == pytest.approx(MINUTE_MS / (540 * 0.9) / 1.05, rel=0.01)
 
 
 def test_a_second_refusal_halves_only_if_it_was_attempted_after_the_first() -> None:
@@ -170,7 +155,7 @@ def test_the_rate_never_exceeds_the_configured_one_nor_stays_reduced(
         if is_refused:
             state = reduce_rate(state, per_minute, now, "slow down", now)
             assert RATE_MIN <= current_rate(state, per_minute, now) <= max(RATE_MIN, rate / 2)
-    assert current_rate(state, per_minute, now + 6 * DAY_MS) == per_minute
+    assert current_rate(state, per_minute, now + 10 * QUIET_MS) == per_minute
 
 
 # -- warm-up -----------------------------------------------------------------------------------------------

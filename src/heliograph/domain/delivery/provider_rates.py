@@ -25,8 +25,6 @@ SLOT_MS = SECOND_MS  # resolution of the count of granted tokens
 TOKEN_VALID_MS = SECOND_MS  # a token must be used within this time
 QUIET_MS = 10 * MINUTE_MS  # time between a refusal and the first step of the recovery, and between two steps
 RECOVERY_STEPS = 10  # steps from zero to the configured rate
-CEILING_SHARE = 0.9  # share of a refused rate up to which the rate recovers
-CEILING_GROWTH = 0.05  # growth of that ceiling after a day without refusals; it grows with the cube of the days
 RATE_MIN = 0.1  # minimum messages per minute after refusals
 FULL_DAILY_LIMIT = 10_000  # daily limit at the end of a warm-up without a configured rate
 BACKLOG_SPEEDUP = 1.05  # held messages are attempted slightly faster than the rate, so that no token stays unused
@@ -77,7 +75,6 @@ class ProviderState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     backlog_until: int = 0  # earliest attempt time of the next message that is held
     reduced_rate: float = 0.0  # messages per minute just after the last reduction
     reduced_at: int = 0  # time of the last reduction; 0: never
-    ceiling: float = 0.0  # rate up to which the rate recovered at that time; 0: the configured rate
     day: int = 0  # UTC day of the counts below
     sent: int = 0  # granted tokens of that day
     deferrals: int = 0  # refusals because of the rate on that day
@@ -214,14 +211,7 @@ def current_rate(state: ProviderState, per_minute: int, now: int) -> float:
     if not state.reduced_at:
         return float(per_minute)
     steps = max(0, now - state.reduced_at) // QUIET_MS
-    recovered = state.reduced_rate + steps * per_minute / RECOVERY_STEPS
-    return min(recovered, max(_ceiling(state, per_minute, now), state.reduced_rate))
-
-
-def _ceiling(state: ProviderState, per_minute: int, now: int) -> float:
-    """Return the rate up to which a reduced rate recovers."""
-    quiet_days = max(0, now - state.reduced_at) // DAY_MS
-    return min(float(per_minute), (state.ceiling or per_minute) * (1 + CEILING_GROWTH * quiet_days**3))
+    return min(float(per_minute), state.reduced_rate + steps * per_minute / RECOVERY_STEPS)
 
 
 def to_provider_rate(key: ProviderKey, state: ProviderState, options: MxOptions, now: int) -> ProviderRate:
@@ -241,18 +231,14 @@ def to_provider_rate(key: ProviderKey, state: ProviderState, options: MxOptions,
 def reduce_rate(state: ProviderState, per_minute: int, attempted_at: int, reply: str, now: int) -> ProviderState:
     """Return the state after a refusal because of the rate, with half the rate.
 
-    The rate recovers to just below the refused one, and slowly beyond it after a quiet day. A refusal of a message that
-    was attempted before the last reduction does not halve the rate again.
+    A refusal of a message that was attempted before the last reduction does not halve the rate again.
     """
     state = _with_day(state, now)
     anonymous_reply = _EMAIL_ADDRESS.sub("…", reply)[:REPLY_MAX]
     state = replace(state, deferrals=state.deferrals + 1, last_reply=anonymous_reply, last_reply_at=now)
     if not per_minute or attempted_at < state.reduced_at:
         return state
-    rate, ceiling = current_rate(state, per_minute, now), state.ceiling
-    if now - state.reduced_at >= QUIET_MS:  # otherwise this refusal may follow from the rate before the reduction
-        ceiling = max(CEILING_SHARE * rate, per_minute / RECOVERY_STEPS)
-    return replace(state, reduced_rate=max(RATE_MIN, rate / 2), reduced_at=now, ceiling=ceiling)
+    return replace(state, reduced_rate=max(RATE_MIN, current_rate(state, per_minute, now) / 2), reduced_at=now)
 
 
 def grant_tokens(
@@ -286,7 +272,7 @@ def grant_tokens(
     else:
         free_at = _next_free_at(state, capacity or 1, window_ms, now)
     state, attempt_times = _next_attempt_times(
-        state, limits, denied, max(state.backlog_until, free_at), now, reserves_times=request.reserves_times
+        state, limits, denied, max(state.backlog_until, free_at), request.reserves_times
     )
     return state, replace(grant, attempt_times=attempt_times)
 
@@ -304,15 +290,14 @@ def _count_grant(state: ProviderState, grant: TokenGrant, *, is_limited: bool) -
 
 
 def _next_attempt_times(
-    state: ProviderState, limits: Limits, count: int, start: int, now: int, *, reserves_times: bool
+    state: ProviderState, limits: Limits, count: int, start: int, reserves_times: bool
 ) -> tuple[ProviderState, tuple[int, ...]]:
     """Return the next attempt times, from `start` on, of messages that got no token.
 
-    The times are spaced by the rate to which the current one recovers: with the current, reduced rate, a backlog would
-    still wait after the rate has recovered. `reserves_times`: later messages get later times.
+    The times are spaced by the configured rate: with the current, reduced rate, a backlog would still wait after the
+    rate has recovered. `reserves_times`: later messages get later times.
     """
-    rate = _ceiling(state, limits.per_minute, now) or FULL_DAILY_LIMIT / (DAY_MS / MINUTE_MS)
-    spacing_ms = MINUTE_MS / rate / BACKLOG_SPEEDUP
+    spacing_ms = MINUTE_MS / (limits.per_minute or FULL_DAILY_LIMIT / (DAY_MS / MINUTE_MS)) / BACKLOG_SPEEDUP
     if reserves_times:
         state = replace(state, backlog_until=int(start + count * spacing_ms))
     return state, tuple(int(start + i * spacing_ms) for i in range(count))
