@@ -15,7 +15,7 @@ from heliograph.carriers.email.smtp import Destination, SmtpOptions, SmtpSession
 from heliograph.domain.delivery.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.domain.limits import SECOND_MS
 from heliograph.domain.mail.mailbox_provider import provider_of
-from heliograph.inbound.policy.smtp_reply import TEXT_MAX, pauses_host
+from heliograph.inbound.policy.smtp_reply import TEXT_MAX, is_rate_refusal, pauses_host
 from heliograph.runtime import metrics
 
 IDLE_TIMEOUT_S = 10.0  # an idle connection is closed after this long
@@ -59,8 +59,12 @@ class _HostState:
         self.connections_in_use = 0  # messages that have a connection
         self.idle: dict[SmtpSession, float] = {}  # idle connection → expiry time, the oldest first
         self.has_timer = False  # a timer for the oldest connection is set
-        self.paused_until = 0.0
-        self.paused_by: Mapping[str, Any] = {}  # the detail of the 421 reply
+        # source address → end of its pause and the detail of the 421 reply; None: all source addresses
+        self.pauses: dict[str | None, tuple[float, Mapping[str, Any]]] = {}
+
+    @property
+    def is_paused(self) -> bool:
+        return any(until > _now() for until, _ in self.pauses.values())
 
 
 class ConnectionPool:
@@ -140,8 +144,10 @@ class ConnectionPool:
         mails_per_connection: int,
     ) -> Outcome:
         # Checked after the wait, because the pause may have started meanwhile.
-        if _now() < host.paused_until:
-            return _deferred_by_pause(destination, host.paused_by, host.paused_until - _now())
+        for source in {None, destination.source_address}:
+            paused_until, reply = host.pauses.get(source, (0.0, {}))
+            if _now() < paused_until:
+                return _deferred_by_pause(destination, reply, paused_until - _now())
         outcome = await self._send_on_idle(host, destination, message, mail, mails_per_connection)
         if outcome is None:
             if gate is None:
@@ -156,7 +162,8 @@ class ConnectionPool:
         code = str(outcome.detail.get("code") or "")
         metrics.smtp_replies[provider_of(destination.host), f"{code[0]}xx" if code else "none"].inc()
         if pauses_host(outcome.detail):
-            host.paused_until, host.paused_by = _now() + self._limits.host_pause_s, outcome.detail
+            source = destination.source_address if is_rate_refusal(outcome.detail) else None
+            host.pauses[source] = _now() + self._limits.host_pause_s, outcome.detail
             _call_later(self._limits.host_pause_s, self._drop_host_if_unused, (destination.address, destination.port))
         return outcome
 
@@ -278,7 +285,7 @@ class ConnectionPool:
     def _drop_host_if_unused(self, key: tuple[str, int]) -> None:
         """Remove the host's entry if it has no connections and no pause."""
         host = self._hosts.get(key)
-        if host and not host.messages and not host.idle and host.paused_until <= _now():
+        if host and not host.messages and not host.idle and not host.is_paused:
             del self._hosts[key]
 
 
@@ -310,9 +317,11 @@ def complete_outcome(
 
 def _deferred_by_pause(destination: Destination, reply: Mapping[str, Any], retry_s: float) -> Deferred:
     """Return the deferral of a mail to a host that is paused because of its earlier 421 reply."""
-    return _deferred_without_contact(
+    outcome = _deferred_without_contact(
         destination, f"asked for a pause: {reply.get('text')}", retry_s, reply.get("enhanced")
     )
+    reason = {"reason": "provider_rate"} if is_rate_refusal(reply) else {}
+    return replace(outcome, detail=outcome.detail | reason)
 
 
 def _deferred_without_contact(

@@ -19,7 +19,7 @@ from heliograph.carriers.email.connection_pool import (
 )
 from heliograph.carriers.email.mta_sts import FetchPolicy, PolicyCache, https_policy_fetcher
 from heliograph.carriers.email.mx_lookup import BlockedAddress, MxRecords, MxResolver, NullMx, parse_networks
-from heliograph.carriers.email.provider_limiter import ApplyExchange, Held, ProviderLimiter
+from heliograph.carriers.email.provider_limiter import ApplyExchange, Held, ProviderLimiter, SendPermit
 from heliograph.carriers.email.smtp import DEFAULT_OPTIONS, Destination, SmtpOptions
 from heliograph.carriers.email.tls_policy import DANE_TA, TlsaRecord, TlsMode
 from heliograph.domain.delivery.outcome import ConnectionFailure, Deferred, Outcome, Refused
@@ -119,7 +119,7 @@ class Mx(Carrier):
                     outcomes.append(
                         replace(outcome, unreachable=False)
                     )  # only the host is unreachable, not this carrier
-                    if self._limiter and (outcome.held or is_rate_refusal(outcome.detail)):
+                    if self._limiter and (outcome.detail.get("reason") or is_rate_refusal(outcome.detail)):
                         break  # the limits of the other hosts are the same
                 else:
                     outcomes.append(target)
@@ -133,10 +133,23 @@ class Mx(Carrier):
     async def _send_within_limits(
         self, limiter: ProviderLimiter, domain: str, target: Destination, message: OutboundMessage
     ) -> Outcome:
-        """Send from an address that the provider's limits permit; return Deferred with `held` if they permit none."""
+        """Send from an address that the provider's limits permit; return Deferred with `held` if they permit none.
+
+        A critical message whose attempt is refused because of the rate is sent from another address at once.
+        """
         admission = await limiter.admit(provider_of(domain, target.host), target.address, message)
         if isinstance(admission, Deferred):
             return replace(admission, detail=_detail(target.host, "") | admission.detail)
+        outcome = await self._send_admitted(limiter, admission, target, message)
+        if message.priority == "critical" and is_rate_refusal(outcome.detail):
+            second = await limiter.admit(admission.provider, target.address, message)
+            if not isinstance(second, Deferred):
+                return await self._send_admitted(limiter, second, target, message)
+        return outcome
+
+    async def _send_admitted(
+        self, limiter: ProviderLimiter, admission: SendPermit, target: Destination, message: OutboundMessage
+    ) -> Outcome:
         try:
             outcome = await self._pool.send(
                 replace(target, source_address=admission.source),
@@ -147,8 +160,9 @@ class Mx(Carrier):
             )
         except Held as held:
             return replace(held.outcome, detail=_detail(target.host, "") | held.outcome.detail)
-        if isinstance(outcome, Deferred):
-            limiter.report(admission, outcome.detail)
+        finally:
+            admission.quota.pause.end_sending(admission)
+        limiter.report(admission, outcome.detail)
         return outcome
 
     async def _targets(

@@ -13,6 +13,7 @@ from heliograph.carriers.email.connection_gate import ConnectionGate
 from heliograph.carriers.email.connection_pool import MAILS_PER_CONNECTION_MAX
 from heliograph.domain.delivery.outcome import Deferred, local_failure
 from heliograph.domain.delivery.provider_rates import (
+    QUIET_MS,
     TOKEN_VALID_MS,
     ConnectionRequest,
     Exchange,
@@ -29,12 +30,16 @@ from heliograph.domain.delivery.provider_rates import (
     provider_limits,
     warmup_starts_at,
 )
+from heliograph.domain.limits import MINUTE_MS, SECOND_MS
 from heliograph.domain.setup.carrier_kinds import MxOptions
 from heliograph.domain.setup.source_options import DEFAULT_POOL, SourcePool, address_of
-from heliograph.inbound.policy.smtp_reply import is_rate_refusal
+from heliograph.inbound.policy.smtp_reply import is_rate_refusal, pauses_host
 from heliograph.runtime import metrics
 
 CRITICAL_REPORT_S = 0.5  # delay until messages sent without a token are counted for all processes
+PROBE_WAIT_MS = SECOND_MS  # wait for the reply to the message that is sent first after a refusal
+PAUSE_MS = MINUTE_MS  # pause after the second refusal in succession; equals the pause of a host after a 421
+PAUSE_MAX_MS = QUIET_MS
 RECHECK_MS = 2 * TOKEN_VALID_MS  # a message that waited longer for a connection needs a new token
 TEXT_BY_REASON: dict[HoldReason, str] = {
     "provider_rate": "the rate limit for {provider} is reached",
@@ -60,6 +65,47 @@ class NextAttempt(msgspec.Struct, frozen=True):
 
     at: int
     reason: HoldReason
+
+
+class RefusalPause:
+    """When messages may be sent again after a provider refused one because of the rate.
+
+    After the pause one message is sent first; the others wait for the reply to it.
+    """
+
+    def __init__(self) -> None:
+        self.refused_at = 0  # time of the last refusal
+        self._refusals = 0  # refusals since the last accepted message
+        self._until = 0
+        self._probe: SendPermit | None = None  # the message that is sent first
+
+    def ends_at(self, now: int, permit: "SendPermit | None" = None) -> int | None:
+        """Return when to try again, or None if a message may be sent now."""
+        if not self._refusals or (permit and permit is self._probe):
+            return None
+        return max(self._until, now + PROBE_WAIT_MS) if self._probe or now < self._until else None
+
+    def start_sending(self, permit: "SendPermit") -> None:
+        if self._refusals:
+            self._probe = permit
+
+    def end_sending(self, permit: "SendPermit") -> None:
+        if self._probe is permit:
+            self._probe = None
+
+    def accept(self) -> None:
+        self._refusals = 0
+
+    def refuse(self, permit: "SendPermit", now: int, *, closes_connection: bool) -> None:
+        """Begin a pause, longer after each refusal in succession."""
+        if permit.admitted_at >= self.refused_at:  # otherwise the message was under way at the last refusal
+            self._refusals += 1
+        self.refused_at = now
+        if self._refusals > 1:
+            pause_ms = min(PAUSE_MS * 2 ** (self._refusals - 2), PAUSE_MAX_MS)
+        else:
+            pause_ms = PAUSE_MS if closes_connection else PROBE_WAIT_MS
+        self._until = now + pause_ms
 
 
 class SendPermit(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +150,7 @@ class Quota:
         self._unused: dict[int, int] = {}
         self._critical = 0
         self._refusals: list[RateRefusal] = []
-        self.refused_at = 0  # time of the last refusal because of the rate
+        self.pause = RefusalPause()
         self._waiting: dict[bool, list[tuple[bool, asyncio.Future[NextAttempt | None]]]] = {True: [], False: []}
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -135,9 +181,11 @@ class Quota:
         return await next_attempt
 
     @property
-    def critical_order(self) -> tuple[bool, bool, int]:
+    def critical_order(self) -> tuple[int, bool, bool, int]:
         """Return the sort key by which a critical message chooses among source addresses."""
-        return self.needs_tokens and not self.has_token, self.limits.warmup is not None, self.refused_at
+        paused_until = self.pause.ends_at(self._now()) or 0
+        lacks_token = self.needs_tokens and not self.has_token
+        return paused_until, lacks_token, self.limits.warmup is not None, self.pause.refused_at
 
     def take_critical(self) -> None:
         """Take a token if one is left; otherwise report the message to the state shared by all processes."""
@@ -150,7 +198,6 @@ class Quota:
 
     def report_refusal(self, refusal: RateRefusal) -> None:
         self._refusals.append(refusal)
-        self.refused_at = self._now()
         self._tokens = 0
         self._start()
 
@@ -279,26 +326,31 @@ class ProviderLimiter:
 
     def with_recheck(self, message: OutboundMessage, admission: SendPermit) -> OutboundMessage:
         """Return the message with hooks that check the rate again once the message has a connection."""
-        if not admission.has_token:
-            return message
         hooks = AdmittedHooks(message.hooks, partial(self._recheck, admission))
         return msgspec.structs.replace(message, hooks=hooks)
 
     async def _recheck(self, admission: SendPermit) -> None:
         """Take a new token if the permit is older than RECHECK_MS or than a refusal because of the rate.
 
-        Raises Held if no token is available.
+        Raises Held if no token is available, or if the provider refused a message because of the rate meanwhile.
         """
-        quota = admission.quota
-        if self._now() - admission.admitted_at > RECHECK_MS or quota.refused_at >= admission.admitted_at:
+        quota, is_old = admission.quota, self._now() - admission.admitted_at > RECHECK_MS
+        if admission.has_token and (is_old or quota.pause.refused_at >= admission.admitted_at):
             next_attempt = await quota.take(was_held=True, reserves_time=True)
             if next_attempt:
                 raise self._held(admission.provider, next_attempt)
+        if paused_until := quota.pause.ends_at(self._now(), admission):
+            raise self._held(admission.provider, NextAttempt(paused_until, "provider_rate"))
+        quota.pause.start_sending(admission)
 
     def report(self, admission: SendPermit, detail: dict[str, Any]) -> bool:
         """Process a server's reply; return whether it is a refusal because of the rate."""
+        pause = admission.quota.pause
         if not is_rate_refusal(detail):
+            if detail.get("code"):
+                pause.accept()
             return False
+        pause.refuse(admission, self._now(), closes_connection=pauses_host(detail))
         key = admission.quota.key
         metrics.provider_rate_deferrals[key.carrier, key.provider, key.source].inc()
         admission.quota.report_refusal(RateRefusal(attempted_at=admission.admitted_at, reply=str(detail.get("text"))))
@@ -324,9 +376,15 @@ class ProviderLimiter:
             raise self._held(provider, NextAttempt(first_day, "warmup"))
         if message.priority == "critical":
             quota = min(in_use, key=lambda quota: quota.critical_order)
+            if paused_until := quota.pause.ends_at(now):
+                raise self._held(provider, NextAttempt(paused_until, "provider_rate"))
             if quota.needs_tokens:
                 quota.take_critical()
             return quota
+        pauses = [quota.pause.ends_at(now) for quota in in_use]
+        if all(pauses):
+            raise self._held(provider, NextAttempt(min(filter(None, pauses)), "provider_rate"))
+        in_use = [quota for quota, paused_until in zip(in_use, pauses, strict=True) if not paused_until]
         next_attempts = list[tuple[int, int]]()
         for number, quota in enumerate(in_use):
             next_attempt = None

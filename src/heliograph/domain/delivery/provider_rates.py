@@ -254,7 +254,12 @@ def grant_tokens(
     day_limit = daily_limit(limits.warmup, limits.per_minute, now)
     left_in_window = None if capacity is None else capacity - sum(state.used.values())
     left_in_day = None if day_limit is None else day_limit - state.sent
-    free = max(0, min((left for left in (left_in_window, left_in_day) if left is not None), default=UNLIMITED))
+    spread = _spread(state, rate, now)
+    left_in_spread = spread and spread[0] - sum(
+        count for at, count in state.used.items() if at * SLOT_MS > now - spread[1]
+    )
+    lefts = (left_in_window, left_in_day, left_in_spread)
+    free = max(0, min((left for left in lefts if left is not None), default=UNLIMITED))
     returning = min(request.returning, free)
     reserved = int(capacity * RESERVED_SHARE) if capacity and state.backlog_until > now else 0
     fresh = max(0, min(request.fresh, free - returning - reserved))
@@ -270,7 +275,9 @@ def grant_tokens(
     if left_in_day is not None and left_in_day <= grant.tokens:
         free_at, grant = (utc_day(now) + 1) * DAY_MS, replace(grant, reason="warmup")
     else:
-        free_at = _next_free_at(state, capacity or 1, window_ms, now)
+        free_at = _next_free_at(state.used, capacity or 1, window_ms, now)
+        if spread:
+            free_at = max(free_at, _next_free_at(state.used, *spread, now))
     state, attempt_times = _next_attempt_times(
         state, limits, denied, max(state.backlog_until, free_at), request.reserves_times
     )
@@ -294,13 +301,17 @@ def _next_attempt_times(
 ) -> tuple[ProviderState, tuple[int, ...]]:
     """Return the next attempt times, from `start` on, of messages that got no token.
 
-    The times are spaced by the configured rate: with the current, reduced rate, a backlog would still wait after the
-    rate has recovered. `reserves_times`: later messages get later times.
+    The times are spaced by the rate at that time if nothing is refused until then. `reserves_times`: later messages get
+    later times.
     """
-    spacing_ms = MINUTE_MS / (limits.per_minute or FULL_DAILY_LIMIT / (DAY_MS / MINUTE_MS)) / BACKLOG_SPEEDUP
+    attempt_times, at = list[int](), float(start)
+    for _ in range(count):
+        attempt_times.append(int(at))
+        rate = current_rate(state, limits.per_minute, int(at)) or FULL_DAILY_LIMIT / (DAY_MS / MINUTE_MS)
+        at += MINUTE_MS / rate / BACKLOG_SPEEDUP
     if reserves_times:
-        state = replace(state, backlog_until=int(start + count * spacing_ms))
-    return state, tuple(int(start + i * spacing_ms) for i in range(count))
+        state = replace(state, backlog_until=int(at))
+    return state, tuple(attempt_times)
 
 
 def _with_day(state: ProviderState, now: int) -> ProviderState:
@@ -325,10 +336,23 @@ def _count_request(state: ProviderState, request: TokenRequest, now: int, window
     return replace(state, used=counted, sent=sent)
 
 
-def _next_free_at(state: ProviderState, capacity: int, window_ms: int, now: int) -> int:
-    """Return when the next token becomes free."""
-    surplus = sum(state.used.values()) - capacity
-    for second, count in sorted(state.used.items()):
+def _spread(state: ProviderState, rate: float, now: int) -> tuple[int, int] | None:
+    """Return how many tokens may be granted in how many ms, so that the tokens of a minute are spread over it.
+
+    None if they may be granted at once, because no message was refused in the last day.
+    """
+    if not rate or not state.reduced_at or now - state.reduced_at >= DAY_MS:
+        return None
+    count = max(1, int(rate * SLOT_MS / MINUTE_MS))
+    return count, int(count * MINUTE_MS / rate)
+
+
+def _next_free_at(used: Mapping[int, int], capacity: int, window_ms: int, now: int) -> int:
+    """Return when the next token becomes free if `capacity` tokens may be granted in any `window_ms`."""
+    surplus = sum(count for second, count in used.items() if second * SLOT_MS + window_ms > now) - capacity
+    for second, count in sorted(used.items()):
+        if second * SLOT_MS + window_ms <= now:
+            continue
         surplus -= count
         if surplus < 0:
             return max(now, second * SLOT_MS + window_ms)
