@@ -195,6 +195,37 @@ async def test_critical_messages_prefer_the_address_that_was_not_refused() -> No
         assert net.sources() == {f"[{FIRST}]"}
 
 
+async def test_after_a_refusal_one_message_is_sent_first() -> None:
+    script: Script = {"mail": [TOO_FAST.replace("421", "450"), "250 ok"]}
+    async with network(script, providers={"google": {"per_minute": 60}}) as net:
+        await net.send()
+        assert held(await net.send_all(3, priority="critical")) == 3
+        net.clock.forward(1000)
+        assert held(await net.send_all(3, priority="critical")) == 2
+        assert held(await net.send_all(3, priority="critical")) == 0
+
+
+async def test_each_further_refusal_doubles_the_pause() -> None:
+    script: Script = {"mail": TOO_FAST.replace("421", "450")}
+    async with network(script, providers={"google": {"connections": 2}}) as net:
+        waits = [1, 60, 120, 240, 480, 600, 600]
+        for wait_s in waits:
+            refused, after = await net.send(), await net.send(priority="critical")
+            assert isinstance(refused, Deferred)
+            assert isinstance(after, Deferred)
+            assert (refused.held, after.held, after.retry_after_ms) == (False, True, wait_s * 1000)
+            net.clock.forward(wait_s * 1000)
+
+
+@pytest.mark.parametrize("code", ["421", "450"])
+async def test_a_refused_critical_message_is_sent_from_another_address_at_once(code: str) -> None:
+    script: Script = {"mail": [TOO_FAST.replace("421", code), "250 ok"]}
+    options: dict[str, Any] = {"source_ips": [FIRST, SECOND], "helo": "", "providers": {"google": {"per_minute": 60}}}
+    async with network(script, **options) as net:
+        assert isinstance(await net.send(priority="critical"), Accepted)
+        assert net.sources() == {f"[{FIRST}]", f"[{SECOND}]"}
+
+
 async def test_refusal_about_rate_is_not_tried_at_another_host() -> None:
     zone_hosts = ["10 mx.google.com.", "20 mx2.google.com."]
     GOOGLE["two.test", "MX"] = zone_hosts

@@ -125,6 +125,22 @@ def test_a_refusal_halves_the_rate_for_ten_minutes_and_it_recovers_by_tenths() -
     ]
 
 
+def test_for_a_day_after_a_refusal_the_tokens_of_a_minute_are_spread_over_it() -> None:
+    state, limits = reduce_rate(ProviderState(), 600, NOON, "slow down", NOON), Limits(per_minute=600)
+    assert granted(state, limits, NOON, fresh=50)[1] == 5
+    assert granted(state, limits, NOON + DAY_MS - 1, fresh=50)[1] == 10
+    assert granted(state, limits, NOON + DAY_MS, fresh=50)[1] >= 50
+
+
+@given(st.integers(1, 2000), st.integers(0, HOUR_MS))
+def test_a_backlog_after_a_refusal_returns_at_the_recovering_rate(per_minute: int, later_ms: int) -> None:
+    limits, now = Limits(per_minute=per_minute), NOON + later_ms
+    state = reduce_rate(ProviderState(), per_minute, NOON, "slow down", NOON)
+    _, grant = grant_tokens(state, limits, TokenRequest(fresh=per_minute), now)
+    for at, after in itertools.pairwise(grant.attempt_times):
+        assert (after - at) * current_rate(state, per_minute, at) == pytest.approx(MINUTE_MS / 1.05, rel=0.1, abs=2000)
+
+
 def test_a_second_refusal_halves_only_if_it_was_attempted_after_the_first() -> None:
     state = reduce_rate(ProviderState(), 600, NOON - 1000, "slow down", NOON)
     state = reduce_rate(state, 600, NOON - 1000, "slow down", NOON + 500)
