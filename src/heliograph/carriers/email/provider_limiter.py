@@ -70,20 +70,23 @@ class NextAttempt(msgspec.Struct, frozen=True):
 class RefusalPause:
     """When messages may be sent again after a provider refused one because of the rate.
 
-    After the pause one message is sent first; the others wait for the reply to it.
+    After the pause one message is sent first; the others wait for the reply to it. Repeated refusals lengthen the
+    pause, but not that of critical messages.
     """
 
     def __init__(self) -> None:
         self.refused_at = 0  # time of the last refusal
         self._refusals = 0  # refusals since the last accepted message
         self._until = 0
+        self._critical_until = 0
         self._probe: SendPermit | None = None  # the message that is sent first
 
-    def ends_at(self, now: int, permit: "SendPermit | None" = None) -> int | None:
+    def ends_at(self, now: int, permit: "SendPermit | None" = None, *, is_critical: bool = False) -> int | None:
         """Return when to try again, or None if a message may be sent now."""
         if not self._refusals or (permit and permit is self._probe):
             return None
-        return max(self._until, now + PROBE_WAIT_MS) if self._probe or now < self._until else None
+        until = self._critical_until if is_critical else self._until
+        return max(until, now + PROBE_WAIT_MS) if self._probe or now < until else None
 
     def start_sending(self, permit: "SendPermit") -> None:
         if self._refusals:
@@ -101,11 +104,10 @@ class RefusalPause:
         if permit.admitted_at >= self.refused_at:  # otherwise the message was under way at the last refusal
             self._refusals += 1
         self.refused_at = now
-        if self._refusals > 1:
-            pause_ms = min(PAUSE_MS * 2 ** (self._refusals - 2), PAUSE_MAX_MS)
-        else:
-            pause_ms = PAUSE_MS if closes_connection else PROBE_WAIT_MS
-        self._until = now + pause_ms
+        first_ms = PAUSE_MS if closes_connection else PROBE_WAIT_MS
+        repeated_ms = min(PAUSE_MS * 2 ** (self._refusals - 2), PAUSE_MAX_MS)
+        self._critical_until = now + first_ms
+        self._until = now + (repeated_ms if self._refusals > 1 else first_ms)
 
 
 class SendPermit(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,7 +185,7 @@ class Quota:
     @property
     def critical_order(self) -> tuple[int, bool, bool, int]:
         """Return the sort key by which a critical message chooses among source addresses."""
-        paused_until = self.pause.ends_at(self._now()) or 0
+        paused_until = self.pause.ends_at(self._now(), is_critical=True) or 0
         lacks_token = self.needs_tokens and not self.has_token
         return paused_until, lacks_token, self.limits.warmup is not None, self.pause.refused_at
 
@@ -326,10 +328,10 @@ class ProviderLimiter:
 
     def with_recheck(self, message: OutboundMessage, admission: SendPermit) -> OutboundMessage:
         """Return the message with hooks that check the rate again once the message has a connection."""
-        hooks = AdmittedHooks(message.hooks, partial(self._recheck, admission))
+        hooks = AdmittedHooks(message.hooks, partial(self._recheck, admission, message.priority == "critical"))
         return msgspec.structs.replace(message, hooks=hooks)
 
-    async def _recheck(self, admission: SendPermit) -> None:
+    async def _recheck(self, admission: SendPermit, is_critical: bool) -> None:
         """Take a new token if the permit is older than RECHECK_MS or than a refusal because of the rate.
 
         Raises Held if no token is available, or if the provider refused a message because of the rate meanwhile.
@@ -339,7 +341,7 @@ class ProviderLimiter:
             next_attempt = await quota.take(was_held=True, reserves_time=True)
             if next_attempt:
                 raise self._held(admission.provider, next_attempt)
-        if paused_until := quota.pause.ends_at(self._now(), admission):
+        if paused_until := quota.pause.ends_at(self._now(), admission, is_critical=is_critical):
             raise self._held(admission.provider, NextAttempt(paused_until, "provider_rate"))
         quota.pause.start_sending(admission)
 
@@ -376,7 +378,7 @@ class ProviderLimiter:
             raise self._held(provider, NextAttempt(first_day, "warmup"))
         if message.priority == "critical":
             quota = min(in_use, key=lambda quota: quota.critical_order)
-            if paused_until := quota.pause.ends_at(now):
+            if paused_until := quota.pause.ends_at(now, is_critical=True):
                 raise self._held(provider, NextAttempt(paused_until, "provider_rate"))
             if quota.needs_tokens:
                 quota.take_critical()
