@@ -1,6 +1,7 @@
 """The guides of /docs: renders the Markdown pages of docs/ as HTML."""
 
 import re
+from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -69,6 +70,7 @@ GUIDES: dict[str, dict[str, str]] = {
 GUIDE_NAMES = [name for group in GUIDES.values() for name in group]
 # Guides of earlier versions → the guide that has their content now.
 MOVED_GUIDES = {"dashboard": "accounts", "glossary": "start"}
+LONG_LINE_CHARS = 80  # longer JSON is indented
 COMMENT = re.compile(r"<!--.*?-->\n?", re.S)
 URL_BY_LINK = {"internals/contract.md#contract-13": "/docs/guides/test-recipients", "errors.md": "/docs/errors"}
 
@@ -105,7 +107,7 @@ def to_html(markdown: str) -> tuple[Markup, list[Heading]]:
     markdown = COMMENT.sub("", markdown)
     renderer: Any = parser.renderer
     rules = renderer.rules
-    rules["fence"] = lambda tokens, index, *_: _code_block(tokens[index].content)
+    rules["fence"] = lambda tokens, index, *_: _code_block(tokens[index], is_response=_is_response(tokens, index))
     rules["table_open"] = lambda *_: '<div class="scroll" tabindex="0"><table>'
     rules["table_close"] = lambda *_: "</table></div>"
     rules["code_inline"] = lambda tokens, index, *_: f"<code>{soft_wrap(tokens[index].content)}</code>"
@@ -156,5 +158,16 @@ def soft_wrap(text: str) -> Markup:
     return Markup(re.sub(r"([_./]|\[\])(?=\w)", r"\1<wbr>", str(escape(text))))
 
 
-def _code_block(code: str) -> str:
-    return f'<div class="copyable block"><pre tabindex="0"><code>{colour_values(code.rstrip())}</code></pre></div>\n'
+def _is_response(tokens: list[Any], index: int) -> bool:
+    """Whether a code block is JSON that directly follows a request."""
+    return index > 0 and tokens[index].info == "json" and tokens[index - 1].info == "sh"
+
+
+def _code_block(token: Any, *, is_response: bool) -> str:
+    """Render a code block; JSON on a few long lines is indented, and only what readers enter gets a Copy button."""
+    code = token.content.rstrip()
+    if token.info == "json" and max(map(len, code.splitlines())) > LONG_LINE_CHARS:
+        with suppress(msgspec.DecodeError):
+            code = msgspec.json.format(code, indent=2)
+    block = f'<pre tabindex="0"><code>{colour_values(code)}</code></pre>'
+    return f"{block}\n" if is_response else f'<div class="copyable block">{block}</div>\n'

@@ -36,7 +36,8 @@ const addCopyButtons = (root) => {
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = "Copy";
-    place.append(button);
+    if (place.classList.contains("block")) place.prepend(button);  // the code flows around it
+    else place.append(button);
   }
 };
 const addEyes = (root) => {
