@@ -136,7 +136,7 @@ def test_team_problems_lists_each_problem(record: Any, seen: Any, credit: int, s
 
 @pytest.mark.parametrize(
     ("address", "said"),
-    [("ada@example.com", "Too few emails to rate (1 of 200)."), ("bounced@simulator.test", "No emails yet.")],
+    [("ada@example.com", "Rated from 200 emails on (1 so far)."), ("bounced@simulator.test", "No emails yet.")],
 )
 async def test_team_rates_exclude_test_messages(
     pages: Pages, store: Store, clock: Any, address: str, said: str

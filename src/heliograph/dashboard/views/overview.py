@@ -241,7 +241,7 @@ def _rate_tile(tile: Tile, state: str, rate_kind: Literal["bounces", "complaints
     verdict = judge_rate(rate_kind, getattr(email, state), email.sent)
     if verdict is None:
         return replace(
-            tile, change="", is_better=None, rating_text=f"Too few emails to rate ({email.sent} of {MIN_SENDS})."
+            tile, change="", is_better=None, rating_text=f"Rated from {MIN_SENDS} emails on"
         )
     limit = charts.format_percent(warning_threshold(rate_kind))
     state = {"ok": "good", "warn": "warn", "paused": "error"}[verdict]
@@ -251,9 +251,7 @@ def _rate_tile(tile: Tile, state: str, rate_kind: Literal["bounces", "complaints
 
 
 def _change_text(previous: str, difference: float, span: str) -> str:
-    return (
-        f"{'▲' if difference > 0 else '▼'} {previous} in previous {span}" if difference else f"same as previous {span}"
-    )
+    return f"{'▲' if difference > 0 else '▼'} from {previous}" if difference else f"same as previous {span}"
 
 
 def percent_of(count: int, total: int) -> float | None:
