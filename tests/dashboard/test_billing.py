@@ -26,6 +26,8 @@ def test_ledger_is_paged_and_exported(site: Site, shoot: Shoot) -> None:
     expect(page.locator(".figure").first).to_contain_text("23.65\u00a0USD")
     expect(page.get_by_role("link", name="Change plan")).to_have_count(0)
     rows = page.locator("section", has_text="Ledger").locator("tbody tr")
+    expect(rows).to_have_count(10)
+    page.get_by_role("link", name="All entries").click()
     ids = page.locator("td a[title^=sms_]").evaluate_all("all => all.map((one) => one.title)")
     assert len(ids) == len(set(ids)) and 20 < len(ids) <= 30  # one row per message, from 50 entries
     expect(page.locator("section", has_text="Spend by month").locator("tbody tr")).to_contain_text(

@@ -171,11 +171,11 @@ def mark_code(text: str) -> Markup:
 # -- numbers ---------------------------------------------------------------------------------------------------
 
 
-def format_currency(micros: int, currency: str = "") -> str:
-    """Format 45000 and USD as '0.045 USD', and 1250000000 as '1,250.00 USD'."""
+def format_currency(micros: int, currency: str = "", decimals_min: int = 2) -> str:
+    """Format 45000 and USD as '0.045 USD', and 1250000000 as '1,250.00 USD'; `decimals_min` aligns a column."""
     units, _, decimals = format_amount(abs(micros)).partition(".")
     sign = "−" if micros < 0 else ""
-    return f"{sign}{format_number(int(units))}.{decimals}" + (f"\u00a0{currency}" if currency else "")
+    return f"{sign}{format_number(int(units))}.{decimals:0<{decimals_min}}" + (f"\u00a0{currency}" if currency else "")
 
 
 def names_with_verb(names: list[str]) -> str:

@@ -11,11 +11,12 @@ from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, R
 from heliograph.dashboard.views.messages import build_row
 from heliograph.domain.ids import PREFIXES, timestamp
 from heliograph.domain.phones.countries import country_name
-from heliograph.domain.sending.pricing import format_money, month_of, verify_price
+from heliograph.domain.sending.pricing import format_amount, format_money, month_of, verify_price
 from heliograph.domain.text import parse_int
 from heliograph.storage.ledger import Cursor, LedgerEntry
 
 PAGE_SIZE = 50
+NEWEST_SHOWN = 10  # before "All entries"
 MONTHS_SHOWN = 12
 EXPORT_BATCH = 1000  # entries read at once by an export
 COLUMNS = ("time", "kind", "amount", "credit_change", "credit", "currency", "subject")
@@ -25,7 +26,9 @@ async def show(request: PageRequest) -> PageResponse:
     team, cursor = request.team, _parse_cursor(request.query.get("before", ""))
     account = await request.store.ledger.get_account(team.record.ref)
     page = await request.store.ledger.list_page(team.record.ref, cursor, PAGE_SIZE)
-    entries = _merge_charges(page.entries)
+    all_entries = _merge_charges(page.entries)
+    is_all = bool(cursor) or "all" in request.query
+    entries = all_entries if is_all else all_entries[:NEWEST_SHOWN]
     months = _last_months(request.context.clock.team_now(team.record.ref))
     is_current_month = account.month == month_of(request.context.clock.team_now(request.team.record.ref))
     return Page(
@@ -35,17 +38,25 @@ async def show(request: PageRequest) -> PageResponse:
             "account": account,
             "used": account.used if is_current_month else 0,
             "entries": entries,
+            "decimals": _max_decimals(entries),
+            "has_more": len(all_entries) > len(entries) or (not is_all and page.next_cursor is not None),
             "sent": await _list_messages(request, entries),
             "spend": await request.store.ledger.get_spend(team.record.ref, months[-1]),
             "months": months,
             "month_name": _month_name,
             "country_name": country_name,
             "later": bool(cursor),
-            "following": f"{page.next_cursor.key}.{page.next_cursor.balance}" if page.next_cursor else "",
+            "following": f"{page.next_cursor.key}.{page.next_cursor.balance}" if page.next_cursor and is_all else "",
             "templates": sorted(team.templates.values(), key=lambda template: (template.channel, template.name)),
             "verify_price": verify_price(request.setup.platform, team.record.currency),
         },
     )
+
+
+def _max_decimals(entries: list[LedgerEntry]) -> int:
+    """Return how many decimals the amounts of the entries need."""
+    amounts = [format_amount(amount) for entry in entries for amount in (entry.change, entry.balance)]
+    return max((len(amount.partition(".")[2]) for amount in amounts), default=2)
 
 
 def _last_months(now: int) -> list[str]:
