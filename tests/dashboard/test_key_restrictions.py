@@ -46,6 +46,16 @@ async def test_key_is_created_with_restrictions_and_shows_them(store: Store, clo
     assert "restricted" in (await pages.get(KEYS)).html
 
 
+async def test_ticked_boxes_are_the_entries_of_a_list(store: Store, clock: TestClock) -> None:
+    pages = await make_pages(store, clock)
+    form = {"name": "agent", "send": "yes", "channels.email": "email", "channels.sms": "sms"}
+    assert (await pages.post(KEYS, form)).status == 200
+    (caller,) = store.setup.current.callers.values()
+    assert caller.key.restrictions == KeyRestrictions(channels=("email", "sms"))
+    shown = (await pages.get(f"{KEYS}/{caller.key.id}/restrictions")).html
+    assert 'value="sms" checked' in shown and 'value="whatsapp">' in shown
+
+
 async def test_key_without_restrictions_shows_none(store: Store, clock: TestClock) -> None:
     pages = await make_pages(store, clock)
     assert (await pages.post(KEYS, {"name": "server", "send": "yes", "recipients": " ", "per_day": ""})).status == 200
@@ -82,6 +92,7 @@ async def test_restrictions_of_a_key_are_edited_and_removed(store: Store, clock:
     shown = (await pages.get(f"{here}/restrictions")).html
     for value in ('value="*@example.com"', 'value="none"', 'value="0"', 'name="approval" value="yes" checked'):
         assert value in shown
+    assert 'name="channels.none" value="none" checked' in shown and 'value="email" checked' not in shown
     before = store.setup.current.callers[id_].key
     assert before.restrictions and (before.restrictions.channels, before.restrictions.approval) == ((), "required")
     assert (await pages.post(f"{here}/restrictions", form)).status == 303

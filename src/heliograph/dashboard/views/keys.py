@@ -1,16 +1,17 @@
 """API keys of a team: creation, permissions and last use, restrictions, rotation with an overlap, revocation."""
 
-from typing import Any
+from typing import Any, get_args
 
 from msgspec.structs import asdict, replace
 
 from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect, field_errors
+from heliograph.dashboard.render import channel_name
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.sending.key_limits import LimitName, limit_states
 from heliograph.domain.sending.pricing import format_amount
 from heliograph.domain.setup import key_restrictions
 from heliograph.domain.setup.key_restrictions import parse_restrictions, restrictions_revision
-from heliograph.domain.setup.records import Key, KeyRestrictions, Scope
+from heliograph.domain.setup.records import Key, KeyChannel, KeyRestrictions, Scope
 from heliograph.manage import keys
 from heliograph.manage.keys import KeySummary, NewKey, end_of_day
 from heliograph.templates.policy.values import passthrough_error
@@ -21,10 +22,14 @@ NOTHING = "none"  # value of a list field that means an empty list, which permit
 
 # (field, label, hint) of the restrictions in the form
 LIST_FIELDS = (
-    ("channels", "Channels", "email, sms, whatsapp, verify"),
+    ("channels", "Channels", "Leave all unticked for no limit."),
     ("senders", "Senders", "Addresses or *@domain, for emails."),
     ("recipients", "Recipients", "Addresses, *@domain, phone numbers, or prefixes such as +49*."),
-    ("templates", "Templates", "Template IDs. Emails without a template are then refused."),
+    (
+        "templates",
+        "Templates",
+        "Leave all unticked for no limit. Emails without a template are refused once you tick one.",
+    ),
 )
 LIMIT_FIELDS: tuple[tuple[LimitName, str, str], ...] = (
     ("per_hour", "Recipients per hour", "In any 60 minutes."),
@@ -62,7 +67,7 @@ def _read_restrictions(form: dict[str, str]) -> KeyRestrictions | None:
     fields: dict[str, Any] = {
         name: [] if entries == [NOTHING] else entries
         for name, *_ in LIST_FIELDS
-        if (entries := form.get(name, "").replace(",", " ").split())
+        if (entries := _list_entries(form, name))
     }
     if form.get("approval"):
         fields["approval"] = "required"
@@ -70,6 +75,30 @@ def _read_restrictions(form: dict[str, str]) -> KeyRestrictions | None:
         if text := form.get(name, "").strip():
             fields[name] = text if name == "spend_per_day" or not text.isdecimal() else int(text[:20])
     return parse_restrictions(fields)
+
+
+def _list_entries(form: dict[str, str], name: str) -> list[str]:
+    """Return the entries of a list field: those of its text, and one for each ticked box `name.entry`."""
+    ticked = [field.removeprefix(f"{name}.") for field in form if field.startswith(f"{name}.")]
+    return [*form.get(name, "").replace(",", " ").split(), *ticked]
+
+
+def _restriction_fields(request: PageRequest, form: dict[str, str]) -> dict[str, Any]:
+    """Return what the fields of the restrictions need; `options`: field → (entry, label, is ticked) of its boxes."""
+    templates = sorted(request.team.templates.values(), key=lambda template: template.name)
+    known = {
+        "channels": {channel: channel_name(channel) for channel in get_args(KeyChannel) if channel != "*"},
+        "templates": {template.id: template.name for template in templates},
+    }
+    options = {}
+    for name, labels in known.items():
+        entries = _list_entries(form, name)
+        unknown = {entry: entry for entry in entries if entry != NOTHING}
+        if labels:
+            options[name] = [
+                (entry, label, entry in entries) for entry, label in (unknown | labels | {NOTHING: "Nothing"}).items()
+            ]
+    return {"list_fields": LIST_FIELDS, "limit_fields": LIMIT_FIELDS, "form": form, "options": options}
 
 
 def _restriction_errors(refusal: InvalidRequest) -> dict[str, str]:
@@ -92,14 +121,14 @@ async def set_restrictions(request: PageRequest) -> PageResponse:
     try:
         restrictions = _read_restrictions(form)
     except InvalidRequest as refusal:
-        return _restrictions_page(key, form, form.get("mark", ""), _restriction_errors(refusal))
+        return _restrictions_page(request, key, form, form.get("mark", ""), _restriction_errors(refusal))
     try:
         await keys.set_restrictions(
             request.store, request.actor, key.id, request.team.record.id, restrictions, form.get("mark", "")
         )
     except InvalidRequest as refusal:
         if refusal.param == "mark":
-            return _conflict_page(_find_key(request), form, refusal.message)
+            return _conflict_page(request, _find_key(request), form, refusal.message)
         return Redirect(f"{request.team_path}/keys/{key.id}", refusal.message)
     notice = "Restrictions saved." if restrictions else "Saved. This key is no longer restricted."
     return Redirect(f"{request.team_path}/keys/{key.id}", notice)
@@ -145,29 +174,33 @@ def _new_page(request: PageRequest, form: dict[str, str], errors: dict[str, str]
         "domains": domains,
         "passthroughs": [("", "None"), *usable_templates],
         "kinds": KIND_OPTIONS,
-        "list_fields": LIST_FIELDS,
-        "limit_fields": LIMIT_FIELDS,
-        "form": form,
+        **_restriction_fields(request, form),
     }
     return Page("key_new.html", values | {"errors": errors or {}}, 400 if errors else 200)
 
 
 async def show_restrictions(request: PageRequest) -> Page:
     key = _find_key(request)
-    return _restrictions_page(key, _restriction_form(key.restrictions), restrictions_revision(key.restrictions))
+    return _restrictions_page(
+        request, key, _restriction_form(key.restrictions), restrictions_revision(key.restrictions)
+    )
 
 
-def _restrictions_page(key: Key, form: dict[str, str], revision: str, errors: dict[str, str] | None = None) -> Page:
-    values = {"key": key, "list_fields": LIST_FIELDS, "limit_fields": LIMIT_FIELDS, "form": form, "revision": revision}
+def _restrictions_page(
+    request: PageRequest, key: Key, form: dict[str, str], revision: str, errors: dict[str, str] | None = None
+) -> Page:
+    values = {"key": key, "revision": revision, **_restriction_fields(request, form)}
     return Page("key_restrictions.html", values | {"errors": errors or {}}, 400 if errors else 200)
 
 
-def _conflict_page(key: Key, form: dict[str, str], message: str) -> Page:
+def _conflict_page(request: PageRequest, key: Key, form: dict[str, str], message: str) -> Page:
     """Show the typed and the current restrictions. The next save overwrites the current ones."""
     current, labels = _restriction_form(key.restrictions), [*LIST_FIELDS, *LIMIT_FIELDS, ("approval", "Approval", "")]
     described = "; ".join(f"{label}: {current[name]}" for name, label, _ in labels if name in current) or "none"
     error = f"{message} Now: {described}. Save again to overwrite their changes."
-    return replace(_restrictions_page(key, form, restrictions_revision(key.restrictions), {"form": error}), status=409)
+    return replace(
+        _restrictions_page(request, key, form, restrictions_revision(key.restrictions), {"form": error}), status=409
+    )
 
 
 def _find_key(request: PageRequest) -> Key:
