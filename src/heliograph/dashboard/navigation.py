@@ -88,10 +88,10 @@ SEARCH_ONLY_PAGES: tuple[NavItem, ...] = (
 )
 # pages with forms, shown by the search only to users who may submit them
 FORM_PAGES: tuple[NavItem, ...] = (
-    NavItem("Create API key", "/keys/new", "key", "new token secret", "developer"),
-    NavItem("Create template", "/templates/new", "template", "new content", "developer"),
-    NavItem("Add domain", "/senders/domains/new", "domain", "new sender dns", "developer"),
-    NavItem("Add webhook", "/webhooks/new", "webhook", "new endpoint url events", "developer"),
+    NavItem("New key", "/keys/new", "key", "create api token secret", "developer"),
+    NavItem("New template", "/templates/new", "template", "create content", "developer"),
+    NavItem("New domain", "/senders/domains/new", "domain", "add sender dns", "developer"),
+    NavItem("New webhook", "/webhooks/new", "webhook", "add create endpoint url events", "developer"),
     NavItem("Invite member", "/team/new", "people", "new people role", "owner"),
     NavItem("Add a suppression", "/suppressions/new", "plus", "block address", "developer"),
     NavItem("Import suppressions", "/suppressions/import", "plus", "csv upload", "developer"),

@@ -142,11 +142,11 @@ async def _search_groups(request: PageRequest, text: str) -> list[HitGroup]:
     if not needle:
         return [
             HitGroup(name="Actions", hits=_action_hits(request, "")),
-            HitGroup(name="Pages", hits=_page_hits(request, "")),
+            *_page_groups(request, ""),
         ]
     return [
         HitGroup(name="Actions", hits=_action_hits(request, needle)[:HITS_MAX]),
-        HitGroup(name="Pages", hits=_page_hits(request, needle)[:HITS_MAX]),
+        *_page_groups(request, needle, HITS_MAX),
         await _message_hits(request, text),
         await _verification_hits(request, text),
         HitGroup(name="Templates", hits=_template_hits(request, needle)),
@@ -164,10 +164,15 @@ def _matches(needle: str, *texts: str) -> bool:
     return all(word in haystack for word in needle.split())
 
 
-def _page_hits(request: PageRequest, needle: str) -> list[Hit]:
-    return _nav_hits(
-        request, needle, [item for item in iter_searchable_pages() if request.can_view(item.required_role)]
-    )
+def _page_groups(request: PageRequest, needle: str, hits_max: int | None = None) -> list[HitGroup]:
+    """Return the matching pages of the team, and those of the instance, some of which have the same names."""
+    pages = [item for item in iter_searchable_pages() if request.can_view(item.required_role)]
+    team_pages = [item for item in pages if item.required_role != "operator"]
+    operator_pages = [item for item in pages if item.required_role == "operator"]
+    return [
+        HitGroup(name=name, hits=_nav_hits(request, needle, items)[:hits_max])
+        for name, items in (("Pages", team_pages), ("Operator pages", operator_pages))
+    ]
 
 
 def _action_hits(request: PageRequest, needle: str) -> list[Hit]:
