@@ -78,7 +78,7 @@ def test_inviting_existing_account_shows_owner_no_link(site: Site) -> None:
     page.goto(TEAM)
     page.get_by_label("More about boss@example.com").click()
     page.get_by_role("row").filter(has_text="boss@example.com").get_by_role(
-        "button", name="Password reset link"
+        "button", name="Create password reset link"
     ).click()
     expect(page.get_by_role("status")).to_contain_text("Ask an operator for the link")
     expect(page.locator(".copyable")).to_have_count(0)

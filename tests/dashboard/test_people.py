@@ -38,8 +38,9 @@ def test_person_is_added_promoted_and_removed(site: Site, shoot: Shoot) -> None:
     page.get_by_label("Team", exact=True).select_option("team_acme")
     page.get_by_role("button", name="Set role").click()
     expect(page.locator(".once")).to_be_visible()
-    page.get_by_role("button", name="Make operator").click()
-    expect(page.get_by_role("button", name="Remove operator role")).to_be_visible()
+    page.get_by_label("Operator role").select_option("Operator")
+    page.get_by_role("button", name="Save operator role").click()
+    expect(page.get_by_label("Operator role")).to_have_value("yes")
     shoot(page, "person")
     ada.goto(page.locator(".once code").inner_text())
     shoot(ada, "invitation")
@@ -51,7 +52,7 @@ def test_person_is_added_promoted_and_removed(site: Site, shoot: Shoot) -> None:
     ada.goto(PEOPLE)
     assert "/sign-in" in ada.url
 
-    page.get_by_role("button", name="Password reset link").click()
+    page.get_by_role("button", name="Create password reset link").click()
     choose_password(ada, page.locator(".once code").inner_text())
     page.get_by_role("button", name="Delete person").click()
     expect(page.get_by_role("status")).to_have_text("ada@example.com deleted.")

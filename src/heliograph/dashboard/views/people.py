@@ -18,7 +18,10 @@ PAGE_SIZE = 50
 async def add(request: PageRequest) -> PageResponse:
     new_person = NewPerson(email=request.form.get("email", ""), name=request.form.get("name", ""))
     role, terms = (
-        people.choose_instance_role("operator" in request.form, "read_only" in request.form),
+        people.choose_instance_role(
+            bool(request.form.get("operator")),
+            "read_only" in request.form or request.form.get("operator") == "read-only",
+        ),
         link_terms(request),
     )
     try:
