@@ -16,6 +16,7 @@ DAYS = 30
 WARNING_PER_MILLE, LIMIT_PER_MILLE = 1, 3
 FULL_SCALE_PER_MILLE = 5
 ROWS_MAX = 100
+OTHER_NAME = {"other": "Other"}
 
 
 class RateRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +42,12 @@ async def show(request: PageRequest) -> PageResponse:
     rates = await request.store.complaint_rates.read(DAYS)
     setup = request.setup
     tables = [
-        ("Mailbox providers", _total(rates, lambda rate: rate.provider, lambda rate: {"name": rate.provider})),
+        (
+            "Mailbox providers",
+            _total(
+                rates, lambda rate: rate.provider, lambda rate: {"name": OTHER_NAME.get(rate.provider, rate.provider)}
+            ),
+        ),
         ("Teams", _total(rates, lambda rate: rate.team, lambda rate: _team_fields(setup, rate))),
         (
             "Templates and categories",
@@ -51,7 +57,15 @@ async def show(request: PageRequest) -> PageResponse:
     lines = [100 * limit / FULL_SCALE_PER_MILLE for limit in (WARNING_PER_MILLE, LIMIT_PER_MILLE)]
     return Page(
         "complaints.html",
-        {"tables": tables, "lines": lines, "days": DAYS, "is_empty": not rates, "percent": format_percent},
+        {
+            "tables": tables,
+            "lines": lines,
+            "days": DAYS,
+            "is_empty": not rates,
+            "total_sends": sum(rate.sends for rate in rates),
+            "total_complaints": sum(rate.complaints for rate in rates),
+            "percent": format_percent,
+        },
     )
 
 
