@@ -1,5 +1,6 @@
 """Renders templates to HTML with Jinja, which escapes all values; defines the filters for all pages."""
 
+import re
 from collections.abc import Iterable
 from contextvars import ContextVar
 from datetime import UTC, date, datetime, tzinfo
@@ -51,6 +52,7 @@ def jinja_environment() -> Environment:
         "lasted": format_duration,
         "are": names_with_verb,
         "prose": mark_code,
+        "soft": soft_wrap,
     }
     env.globals |= {
         "state_of": state_label,
@@ -176,6 +178,11 @@ def format_currency(micros: int, currency: str = "", decimals_min: int = 2) -> s
     units, _, decimals = format_amount(abs(micros)).partition(".")
     sign = "−" if micros < 0 else ""
     return f"{sign}{format_number(int(units))}.{decimals:0<{decimals_min}}" + (f"\u00a0{currency}" if currency else "")
+
+
+def soft_wrap(text: str) -> Markup:
+    """Escape a name, and prefer line breaks after its dots, slashes and @, so that words are not split."""
+    return Markup(re.sub(r"(?<=\w)([./@])(?=\w)", r"\1<wbr>", str(escape(text))))
 
 
 def names_with_verb(names: list[str]) -> str:
