@@ -55,7 +55,7 @@ class DocsHit(msgspec.Struct, frozen=True):
 
 
 class Docs:
-    """All pages of /docs for a base URL. An entry of the side list is (text, URL, prefix)."""
+    """All pages of /docs for a base URL. An entry of the side list is (text, URL, HTTP method or empty)."""
 
     def __init__(self, routes: list[Route], document: dict[str, Any], *, is_static: bool = False) -> None:
         """Create the pages. With `is_static` they are files without a service, so they do not link to its dashboard."""
@@ -200,7 +200,7 @@ class Docs:
     # -- parts of pages --------------------------------------------------------------------------------------
 
     def _page(self, template: str, title: str, path: str, **values: Any) -> str:
-        shared = {
+        common_values = {
             "title": title,
             "path": path,
             "side": self._side(),
@@ -211,7 +211,7 @@ class Docs:
             "guide_of": read_guide,
             "is_static": self._is_static,
         }
-        return _environment().get_template(template).render(shared | values)
+        return _environment().get_template(template).render(common_values | values)
 
     def _side(self) -> list[tuple[str, list[tuple[str, str, str]]]]:
         guides = [

@@ -481,8 +481,12 @@ def _held(detail_json: str) -> HeldView | None:
 def _message_held(recipients: Sequence[RecipientView]) -> HeldView | None:
     """Return the hold that ends first, if all unfinished recipients are held; None otherwise."""
     unfinished = [recipient.held for recipient in recipients if recipient.status in UNFINISHED_STATES]
-    holds = [held for held in unfinished if held]
-    return min(holds, key=lambda held: held.until) if holds and len(holds) == len(unfinished) else None
+    recipient_holds = [held for held in unfinished if held]
+    return (
+        min(recipient_holds, key=lambda held: held.until)
+        if recipient_holds and len(recipient_holds) == len(unfinished)
+        else None
+    )
 
 
 def _recipient_explanation(

@@ -127,8 +127,8 @@ def event_data(event: StoredEvent) -> dict[str, Any]:
         return msgspec.json.decode(event.detail or "{}", type=dict[str, Any])
     record: dict[str, Any] = msgspec.json.decode(event.record)
     if event.type == HELD:
-        hidden: dict[str, Any] = {"bcc": []} if "bcc" in record else {}
-        return record | hidden | msgspec.json.decode(event.detail or "{}", type=dict[str, Any])
+        hidden_fields: dict[str, Any] = {"bcc": []} if "bcc" in record else {}
+        return record | hidden_fields | msgspec.json.decode(event.detail or "{}", type=dict[str, Any])
     change = RecipientChange(
         status=event.status,
         message_status=event.message_status,

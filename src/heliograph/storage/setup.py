@@ -210,7 +210,7 @@ class SetupStore:
         self._clock = clock
         self.current = Setup()  # newest version seen by this process
         self.publisher = Publisher(clock.new_id, self._subscribers, self._signer)
-        self._next_poll: asyncio.Task[None] | None = None  # the poll that later callers share, until it starts
+        self._next_poll: asyncio.Task[None] | None = None  # a poll that has not read yet; callers share it
         self._polled_at = 0.0
 
     async def refresh(self) -> Setup:

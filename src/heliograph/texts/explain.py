@@ -553,7 +553,7 @@ _POLICY_PATTERNS = (
     ),
 )
 
-# Operator-specific codes, as documented by NetEase, Yahoo, Cox, Comcast and Microsoft.
+# Codes that only one mailbox provider uses, as documented by NetEase, Yahoo, Cox, Comcast and Microsoft.
 _PROVIDER_CODE_PATTERNS = (
     (
         "blocklist",

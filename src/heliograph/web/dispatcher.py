@@ -61,7 +61,7 @@ class Dispatcher:
         if self._trusted and request.address:
             client = client_address(request.address, request.values(FORWARDED_FOR), self._trusted)
             if client != request.address:
-                # Remove the header that was used, so that later code treats any such header as untrusted.
+                # Remove the evaluated header: later code takes a remaining one as a sign of an untrusted proxy.
                 request.address = client
                 request.raw_headers = [header for header in request.raw_headers if header[0] != FORWARDED_FOR]
                 del request.headers[FORWARDED_FOR]

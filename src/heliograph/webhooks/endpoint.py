@@ -1,7 +1,7 @@
 """Delivery to an endpoint leased by this process: in order, at most ten attempts in flight, each attempt recorded.
 
-Callbacks to the callback URLs of individual messages, which a webhook signs, are in a separate queue. It has a limit
-per host instead, so that a host that does not respond delays neither the webhook nor other hosts.
+A message can have a callback URL of its own; requests to it are signed with the webhook's secrets and have a separate
+queue. It has a limit per host instead, so that a host that does not respond delays neither the webhook nor other hosts.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ class Endpoint:
         self._send_tasks: set[asyncio.Task[None]] = set()
         self._record_task: asyncio.Task[None] | None = None
         self._in_flight = 0
-        self._recorded_keys: set[int] = set()  # keys recorded since the last read began
+        self._recorded_keys: set[int] = set()  # keys of deliveries recorded since the last read began
         self._started: dict[int, DueDelivery] = {}  # in flight or not recorded yet, by key
         self._finished: list[_FinishedAttempt] = []  # attempts that finished and are not recorded yet
         self._cached_secrets: tuple[Webhook, bool, WebhookSecrets] | None = None

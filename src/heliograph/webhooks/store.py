@@ -118,7 +118,7 @@ class ReplaySelection(msgspec.Struct, frozen=True, kw_only=True):
 class _ReplayRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A replay request.
 
-    Event types that the webhook does not subscribe to are included only for events sent to the webhook before.
+    It includes events that were sent to the webhook before, even if the webhook does not subscribe to their type now.
     """
 
     team: int

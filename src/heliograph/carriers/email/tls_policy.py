@@ -101,7 +101,7 @@ def matches_tlsa(chain: Sequence[bytes], tlsa_records: Iterable[TlsaRecord], nam
 def _is_issued_by_anchor(
     leaf: x509.Certificate, intermediates: Sequence[x509.Certificate], tlsa_record: TlsaRecord, names: Iterable[str]
 ) -> bool:
-    """Return whether an authority that matches `tlsa_record` issued the certificate `leaf` for one of the names."""
+    """Return whether `leaf` is valid for one of `names` and was issued by an authority that matches `tlsa_record`."""
     anchors = [
         certificate
         for certificate in (*intermediates, *_full_certificate(tlsa_record))

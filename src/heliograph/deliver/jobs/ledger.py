@@ -21,7 +21,7 @@ def ledger_comparison(store: Store) -> Job:
     differences: dict[int, int] = {}  # team → last difference
     start = 0
 
-    async def compare() -> None:
+    async def compare_accounts() -> None:
         nonlocal start
         teams = sorted(store.setup.current.teams_by_ref)
         start = 0 if start >= len(teams) else start
@@ -35,4 +35,4 @@ def ledger_comparison(store: Store) -> Job:
         start += TEAMS_PER_ROUND
         metrics.LEDGER_DIFFERENCE.set(sum(differences.values()))
 
-    return compare
+    return compare_accounts

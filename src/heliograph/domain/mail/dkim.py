@@ -36,7 +36,7 @@ _SIGNED_NAMES, _OPTIONAL_SIGNED_NAMES = (
 )
 SIGNATURES_MAX = 4  # signatures of a mail that are examined
 _SIGNATURE_VALUE = re.compile(rb"[;:][ ]?b=([^;\r\n]*)")
-_UNFOLDED_FIELD = re.compile(rb"([!-9;-~]+):([^\r\n]*)\r\n")  # unfolded
+_UNFOLDED_FIELD = re.compile(rb"([!-9;-~]+):([^\r\n]*)\r\n")  # (name, value) of a field on one line
 _UNFOLDED_FIELDS = re.compile(rb"(?:[!-9;-~]+:[^\r\n]*\r\n)*")
 _SELECTOR = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*")
 

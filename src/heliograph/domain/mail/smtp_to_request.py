@@ -359,7 +359,7 @@ def _custom_headers(fields: Fields) -> dict[str, str]:
 
 
 def _header_options(fields: Fields) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the options in our own header fields, and separately the texts of options that are JSON."""
+    """Return the options from our own header fields; options written as JSON are returned separately, unparsed."""
     options: dict[str, Any] = {}
     json_fields: dict[str, str] = {}
     tags: list[tuple[str, str]] = []

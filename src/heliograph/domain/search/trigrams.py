@@ -131,7 +131,7 @@ def pack(positions: Sequence[int]) -> bytes:
         return _to_array(array("H", positions).tobytes()).tobytes()
     bits = bytearray(b"0" * BLOCK_SIZE)
     for position in positions:
-        bits[-1 - position] = 49  # "1"
+        bits[-1 - position] = 49  # ord("1")
     return int(bits, 2).to_bytes(_BITMAP_BYTES, "little")
 
 

@@ -249,7 +249,7 @@ class HttpOptions(CarrierOptions, frozen=True, kw_only=True, rename={"sender": "
         advanced("Callback verification", "HMAC-SHA256 in X-Signature, or a token in the URL."),
     ] = "signature"
     callback_timestamp: Annotated[JsonPath, advanced("Path of the callback time", "For example $.timestamp.")] = (
-        ""  # checked if set
+        ""  # if set, callbacks whose time is not recent are rejected
     )
     uncertain: Annotated[Uncertain, advanced("When uncertain", _UNCERTAIN)] = "resend"
 

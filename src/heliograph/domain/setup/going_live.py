@@ -54,9 +54,9 @@ def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> lis
 
 def _catch_check(team: Team) -> list[Requirement]:
     text = "Messages from compatibility APIs and SMTP currently go to the test inbox only."
-    act = {"act": "Turn off inbox capture", "tab": "plan"}
+    action = {"act": "Turn off inbox capture", "tab": "plan"}
     return (
-        [Requirement(title="Turn off inbox capture", text=text, done=False, needed=True, **act)]
+        [Requirement(title="Turn off inbox capture", text=text, done=False, needed=True, **action)]
         if team.record.catch
         else []
     )

@@ -34,7 +34,10 @@ def hour_of(at: int) -> int:
 
 
 def areas(phone: str) -> tuple[str, ...]:
-    """Return the areas in which a start is counted, widest first; empty for simulator numbers and email addresses."""
+    """Return the areas in which a start to `phone` is counted: team, country and number range, in this order.
+
+    Empty for simulator numbers and email addresses.
+    """
     if is_magic_phone(phone) or "@" in phone:
         return ()
     return ALL_AREAS, country_of(phone) or UNKNOWN_COUNTRY, phone[:-RANGE_DIGITS]

@@ -160,9 +160,9 @@ def says_undelivered(text: str) -> bool:
 
 
 def _excerpt(text: str, match: re.Match[str], chars_before: int = 0) -> str:
-    """Return the paragraph around a status code as one line, without lines about other recipients after the code.
+    """Return the rest of the paragraph from a status code on, as one line.
 
-    `chars_before`: maximum characters included before the code.
+    It ends before the line that names a second address. `chars_before`: maximum characters included before the code.
     """
     start = max(match.start() - chars_before, 0)
     start = max(text.rfind("\n\n", start, match.start()), start)

@@ -315,7 +315,7 @@ class PostgresDatabase:
     async def probe(self) -> None:
         """Commit a row, on a new connection if the previous probe failed.
 
-        The connections of the pool may all be in use, or still wait for a server that is gone.
+        The pool is not used then: its connections may all be in use, or still wait for a server that is gone.
         """
         try:
             with raise_outages():

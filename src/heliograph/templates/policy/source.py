@@ -304,7 +304,7 @@ def _mark_host_slots(pieces: "list[Piece | _BlockTag]") -> "list[Piece | _BlockT
     After `{{else}}`, the position in the link is the one before the block.
     """
     marked = list[Piece | _BlockTag]()
-    host: str | None = None  # text of the current host so far; None outside a host
+    host: str | None = None  # text so far of the link's host; None outside a host
     outer_hosts: list[str | None] = []
     literals_after = _next_literals(pieces)
     for index, piece in enumerate(pieces):

@@ -127,9 +127,10 @@ def _split_header(message: ShortMessage) -> tuple[bytes, bytes]:
 
 
 def _read_concatenation(message: ShortMessage, header: bytes) -> tuple[str, int, int] | None:
-    """Return reference, number of parts, and position of a part; None if the message is not split.
+    """Return (reference, number of parts, position of this part); None if the message is not split.
 
-    The reference includes the element that it comes from, so that equal numbers of different elements do not collide.
+    The reference begins with its source, the id of a header element or `sar` for TLVs: equal numbers from different
+    sources are different references.
     """
     concatenation = None
     while len(header) >= 2:

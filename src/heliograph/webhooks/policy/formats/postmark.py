@@ -178,7 +178,7 @@ def _bounce_fields(event: StoredEvent, data: dict[str, Any], occurred_at: str) -
 
 
 def bounce_number(id_: str) -> int:
-    """Return the numeric id of a bounce, with at most 53 bits; it contains the second of the event."""
+    """Return the numeric id of a bounce, with at most 53 bits: the event's time in seconds, then bits of a hash."""
     second = (ulid_ms(id_.partition("_")[2]) // 1000 - EPOCH_S) % SECOND_COUNT
     return second << HASH_BITS | int.from_bytes(hashlib.blake2b(id_.encode()).digest()) % (1 << HASH_BITS)
 
