@@ -66,5 +66,5 @@ async def test_rates_are_shown_as_gauge_and_on_the_page_of_the_carrier(store: St
         await store.provider_states.exchange(replace(TEN, key=key, refusals=(refusal,)))
     assert (await read_gauges(store))["provider_rate mx google 192.0.2.1"] == 5
     page = await Pages(make_context(store, clock)).get("/dashboard/operator/carriers/mx", OPERATOR)
-    assert "google 192.0.2.1 5.0 a minute (reduced) 10 a minute 4 of 50 1" in page.text
+    assert "google 192.0.2.1 5.0 a minute (reduced) 10 a minute 1 of 50 1" in page.text
     assert "421 4.7.28 for" in page.text and "ada@" not in page.text
