@@ -122,7 +122,9 @@ def prove(promise: str) -> bool:
         return False
     print(f"\n== {promise}", flush=True)
     tally, began = Tally(), time.monotonic()
-    code = pytest.main(["-v", "-s", "-p", "no:cacheprovider", *tests], plugins=[tally])
+    # Proofs run for longer than tests may; printing the stack of a running simulation ended Python 3.11 once.
+    options = ["-v", "-s", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=0"]
+    code = pytest.main([*options, *tests], plugins=[tally])
     write(promise, tally.summary(time.monotonic() - began), found.get(promise, []))
     return code == pytest.ExitCode.OK
 
