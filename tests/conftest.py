@@ -337,7 +337,8 @@ def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def settings(database_url: str, tmp_path: Path) -> Settings:
-    return Settings(database=database_url, data=tmp_path / "data", simulator_step_ms=1)
+    # The timeout is longer than a busy machine pauses, so that no test sees an outage that it did not cause.
+    return Settings(database=database_url, data=tmp_path / "data", simulator_step_ms=1, database_timeout_s=60)
 
 
 @pytest.fixture

@@ -47,13 +47,14 @@ class FakeProcess:
 
 
 @pytest.fixture
-def standing() -> StandingClock:
+def clock() -> StandingClock:
+    """Return the clock of all processes: on a busy machine, none of them seems dead to the others."""
     return StandingClock()
 
 
 @pytest.fixture(params=[2, 5])
 async def processes(
-    request: pytest.FixtureRequest, store: Store, other: Store, standing: StandingClock
+    request: pytest.FixtureRequest, store: Store, other: Store, clock: StandingClock
 ) -> list[FakeProcess]:
     """Return this number of processes, which know of each other."""
     team = TeamRecord(ref=1, id="team_a", name="A", mode="live", rate_limit=RATE)
@@ -66,7 +67,7 @@ async def processes(
     ]
     for item in more:
         await item.setup.refresh()
-    created = [FakeProcess(item, standing) for item in (store, other, *more)]
+    created = [FakeProcess(item, clock) for item in (store, other, *more)]
     for process in created * 2:
         await process.exchange()
         process.exchanges = 0
@@ -78,9 +79,9 @@ async def request_each(processes: list[FakeProcess], times: int) -> int:
     return sum(await asyncio.gather(*(item.ask() for _ in range(times) for item in processes)))
 
 
-async def test_a_flood_gets_one_burst(processes: list[FakeProcess], standing: StandingClock) -> None:
+async def test_a_flood_gets_one_burst(processes: list[FakeProcess], clock: StandingClock) -> None:
     assert BURST <= await request_each(processes, 300) <= 1.1 * BURST
-    standing.forward(1000)
+    clock.forward(1000)
     assert 0.9 * RATE <= await request_each(processes, 300) <= 1.1 * RATE
     assert await request_each(processes, 50) <= 0.1 * RATE
 
@@ -91,14 +92,14 @@ async def test_one_connection_gets_the_whole_burst(processes: list[FakeProcess])
 
 
 async def test_far_from_its_limit_a_key_never_waits_for_the_database(
-    processes: list[FakeProcess], standing: StandingClock
+    processes: list[FakeProcess], clock: StandingClock
 ) -> None:
     share = BURST // (10 * len(processes))
     for _ in range(10):
         assert await request_each(processes, share - 1) == (share - 1) * len(processes)
         for item in processes:  # like the background job
             await item.sharing.sync()
-        standing.forward(250)
+        clock.forward(250)
     assert {item.exchanges for item in processes} == {0}
 
 
@@ -112,7 +113,7 @@ async def test_while_the_database_is_away_each_counts_for_itself(
     assert await request_each(processes[:1], BURST + 20) == BURST
 
 
-async def test_rate_limit_sync_is_requested_only_when_needed(store: Store, clock: TestClock) -> None:
+async def test_rate_limit_sync_is_requested_only_when_needed(store: Store, clock: StandingClock) -> None:
     rates = RateLimits()
     before: Callable[[], Awaitable[None]] = rates.sync
     async with doing(sync_rate_limits(store, clock, rates)):
