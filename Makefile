@@ -48,7 +48,7 @@ demo: run ## The same as `make run`
 
 test: setup ## Run the tests but the slow ones, on SQLite and a PostgreSQL of their own (goal: four minutes on two cores)
 	@echo "Collecting tests (some seconds), then a dot for each …"
-	@$(PYTEST) --workers $(JOBS) -m "not slow" && echo "make test: passed" || { echo "make test: FAILED"; exit 1; }
+	@$(PYTEST) --workers $(JOBS) -m "not slow" && echo "make test: passed. make test-all adds browsers, proofs, foreign clients and packages" || { echo "make test: FAILED"; exit 1; }
 
 test-all: setup ## Run all tests, also with browsers and the short form of proofs: what CI runs (goal: twelve minutes)
 	@echo "Collecting tests (some seconds), then a dot for each …"

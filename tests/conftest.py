@@ -33,13 +33,17 @@ MIGRATED = "migrated"
 # Folders whose tests do not depend on the database: run on SQLite only, unless they are
 # marked `both_databases`. `make proof PROOFS=postgres` runs them on both.
 ONE_DATABASE = {"accept", "accounts", "dashboard", "manage"}
+# What only `make test-all` runs
 SLOW_FOLDERS = {"clients", "proof"}
 SLOW_FILES = {
     *("bench/test_capacity.py", "compat/test_quick_starts.py", "submission/test_slow.py", "tests/test_growth.py"),
-    "tests/test_pages.py",
+    *("api/test_schemathesis.py", "tests/test_pages.py"),
+    *("tests/test_alerts.py", "tests/test_deploy.py", "tests/test_dist.py", "tests/test_systemd.py"),  # to install it
+    *("tests/test_side_effects.py", "tests/test_skips.py", "tests/test_workers.py"),  # of the tests' own runner
+    *("tests/test_docs.py", "tests/test_layers.py"),  # `make check` runs them
 }
 SLOW_FIXTURES = {"chromium", "mailauth", "node", "node_modules", "package"}  # a browser, or packages that npm installs
-SLOW_ON_POSTGRES = {"api", "cli", "journeys"}  # their queries run on PostgreSQL in tests/storage and tests/deliver, too
+SLOW_ON_POSTGRES = {"api", "cli", "journeys", "manage"}  # storage and deliver run their queries there, too
 MADE_UP = {"accounts", "deliver", "proof", "storage", "submission"}  # their tests publish made-up events
 LONG = ("dashboard", "journeys", "proof", "tests")
 USES_MAX = 40  # of a database that is lent

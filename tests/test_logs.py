@@ -131,6 +131,7 @@ for number in range(30):
 """
 
 
+@pytest.mark.slow
 def test_long_lines_of_several_processes_stay_whole() -> None:
     """All processes share the standard error of their parent."""
     ours, theirs = os.pipe()

@@ -134,6 +134,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("then", "code"), [("hold", -signal.SIGPROF), ("go on", 0)])
 def test_a_process_is_ended_also_when_no_thread_of_it_can_run(then: str, code: int) -> None:
     done = subprocess.run([sys.executable, "-c", BUSY, then], capture_output=True, text=True, timeout=PATIENCE_S)

@@ -339,6 +339,7 @@ def run(language: str, code: str, key: str = TOKEN) -> str:
     return process.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", DOCS_LANGUAGES)
 @pytest.mark.parametrize("route", SENDS, ids=route_id)
 def test_an_example_runs_unchanged_on_the_demo(demo: Service, route: Route, language: str) -> None:

@@ -143,6 +143,7 @@ def test_every_printed_command_works_and_keys_are_stable(tmp_path: Path) -> None
         assert len(keys(first)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("level", "advice"), [("1", "HELIOGRAPH_LISTEN=127.0.0.1:8701 make run"), (None, "--listen")])
 def test_a_busy_port_is_reported_with_a_command_that_works(tmp_path: Path, level: str | None, advice: str) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("HELIOGRAPH_", "MAKE"))}

@@ -51,6 +51,7 @@ def test_commands_are_imported_lazily() -> None:
     assert process.stderr.strip() == str([*names, "heliograph.webhooks.verification"])
 
 
+@pytest.mark.slow
 def test_rarely_used_libraries_are_imported_lazily() -> None:
     few = {"aiohttp", "webauthn", "obstore", "joserfc", "opentelemetry", "markdown_it", "mjml"}
     program = f"import sys, heliograph.cli.serve; print({few} & set(sys.modules))"

@@ -81,6 +81,7 @@ BOUNCES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", OPTIONS)
 async def test_callback_repeated_for_8_hours_changes_nothing_twice(
     store: Store, clock: TestClock, provider: str

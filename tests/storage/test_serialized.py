@@ -62,6 +62,7 @@ def unserialized_writes(file: str) -> list[str]:
     return wrong
 
 
+@pytest.mark.slow
 def test_change_that_locks_a_shared_row_waits_for_a_slot_first() -> None:
     assert [item for file in FILES for item in unserialized_writes(file)] == []
 
