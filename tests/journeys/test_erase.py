@@ -33,10 +33,10 @@ def stands_in(service: Service, text: str) -> list[str]:
         path = Path(service.database.removeprefix("sqlite:///"))
         files = [file for file in path.parent.iterdir() if file.name.startswith(path.name) and file.is_file()]
         return [file.name for file in files if text.encode() in file.read_bytes().lower()]
-    public = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
+    tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
     return [
         table
-        for (table,) in ask_database(service.database, public)
+        for (table,) in ask_database(service.database, tables)
         if ask_database(service.database, f"SELECT 1 FROM {table} AS t WHERE strpos(lower(t::text), '{text}') > 0")
     ]
 

@@ -25,7 +25,7 @@ QUERIES = Path(heliograph.storage.__file__).parent / "queries"
 KEPT = {"audit", "account", "setting"}
 TABLES_WITH_TEAM = (
     "SELECT m.name FROM sqlite_schema m JOIN pragma_table_info(m.name) p WHERE m.type = 'table' AND p.name = 'team'",
-    "SELECT table_name FROM information_schema.columns WHERE table_schema = 'public' AND column_name = 'team'",
+    "SELECT table_name FROM information_schema.columns WHERE table_schema = current_schema() AND column_name = 'team'",
 )
 
 
