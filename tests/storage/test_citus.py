@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
 from heliograph.bootstrap import open_store
@@ -123,3 +124,27 @@ async def test_planner_settings_are_set_in_each_transaction(
 
         values = [rows[0][0] for rows in await store.database.read(local_settings)]
         assert values == ["local", *postgres.PLANNER_SETTINGS.values()]
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_literals_are_read_as_written_where_strings_have_backslash_escapes(
+    settings: Settings, clock: TestClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With standard_conforming_strings = off, a backslash in a literal would begin an escape sequence."""
+
+    async def yes(_: Any) -> bool:
+        return True
+
+    monkeypatch.setattr(postgres, "is_citus", yes)
+    url = f"{settings.database}{'&' if '?' in settings.database else '?'}standard_conforming_strings=off"
+    owner = r"it's a\nb\\c\'"
+    async with open_store(msgspec.structs.replace(settings, database=url), clock, "seat/0") as store:
+
+        async def claim_twice(tx: Any) -> list[Any]:
+            claim = {"owner": owner, "webhooks": [("whk_1",)], "lease_until": 9, "over": 0}
+            await tx.run("claim_endpoints", **claim)
+            claimed = await tx.run("claim_endpoints", **claim)  # only its owner claims it before the lease ends
+            stored = await tx._fetch("SELECT owner FROM endpoint")
+            return [tuple(row) for row in (*claimed, *stored)]
+
+        assert await store.database.write(claim_twice) == [("whk_1", 2), (owner,)]
