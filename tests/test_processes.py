@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from heliograph.runtime import processes
-from heliograph.runtime.processes import Parent
+from heliograph.runtime.processes import ProcessGroup, run_groups
 from tests.deliver.test_worker import wait_until
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +38,9 @@ class Family:
     def __init__(self, folder: Path, count: int) -> None:
         self.folder = folder
         self.greetings: list[str] = []
-        self.parent = Parent(count, [], self.greetings.append, [sys.executable, "-I", "-S", "-c", CHILD, str(folder)])
+        self.parent = ProcessGroup(
+            count, [], self.greetings.append, [sys.executable, "-I", "-S", "-c", CHILD, str(folder)]
+        )
 
     def begun(self) -> list[tuple[int, int]]:
         """Return (number, process id) of all processes that have started, in order."""
@@ -63,11 +65,11 @@ class Family:
 
 @asynccontextmanager
 async def running(family: Family) -> AsyncIterator["asyncio.Task[int]"]:
-    task = asyncio.create_task(family.parent.run())
+    task = asyncio.create_task(run_groups([family.parent]))
     try:
         yield task
     finally:
-        family.parent._stop()
+        family.parent.stop()
         await task
 
 
@@ -113,7 +115,7 @@ async def test_a_process_that_dies_is_started_again_and_the_others_stay(make: Ma
 async def test_supervisor_ends_when_the_start_fails(make: Make) -> None:
     family = make(2)
     family.fails(1)
-    assert await family.parent.run() == 1
+    assert await run_groups([family.parent]) == 1
     assert [number for number, _ in family.begun()] == [1]
 
 
@@ -142,7 +144,7 @@ async def test_a_reload_replaces_them_one_after_the_other(make: Make) -> None:
     async with running(family):
         await wait_until(lambda: family.greetings)
         with capture_logs() as logs:
-            family.parent._reload()
+            family.parent.reload()
             await wait_until(lambda: any("replaced" in line["event"] for line in logs))
         assert [number for number, _ in family.begun()] == [1, 2, 1, 2]
         assert [is_alive(pid) for _, pid in family.begun()] == [False, False, True, True]
@@ -155,7 +157,7 @@ async def test_a_reload_that_fails_leaves_the_old_ones(make: Make) -> None:
         await wait_until(lambda: family.greetings)
         family.fails(1, 2)
         with capture_logs() as logs:
-            family.parent._reload()
+            family.parent.reload()
             await wait_until(lambda: any("not replaced" in line["event"] for line in logs))
         assert [number for number, _ in family.begun()] == [1, 2, 1]
         assert [is_alive(pid) for _, pid in family.begun()] == [True, True, False]
@@ -166,7 +168,7 @@ async def test_a_reload_during_the_start_replaces_them_when_they_are_ready(make:
     async with running(family):
         with capture_logs() as logs, family.waits(1):
             await wait_until(lambda: family.begun())
-            family.parent._reload()
+            family.parent.reload()
         await wait_until(lambda: len(family.begun()) == 3 and family.greetings)
         assert sorted(number for number, _ in family.begun()) == [1, 1, 2]
         assert [line for line in logs if "died" in line["event"]] == []
@@ -177,10 +179,10 @@ async def test_a_reload_during_another_replaces_all_of_them_again(make: Make) ->
     async with running(family):
         await wait_until(lambda: family.greetings)
         with family.waits(2):
-            family.parent._reload()
+            family.parent.reload()
             await wait_until(lambda: len(family.begun()) == 4)  # the first is replaced
             for _ in range(3):
-                family.parent._reload()
+                family.parent.reload()
         await wait_until(lambda: len(family.begun()) == 6)
         assert [number for number, _ in family.begun()] == [1, 2, 1, 2, 1, 2]
 
@@ -190,9 +192,9 @@ async def test_stop_during_a_reload_ends_the_replacement_process(make: Make) -> 
     async with running(family) as task:
         await wait_until(lambda: family.greetings)
         with capture_logs() as logs, family.waits(1):
-            family.parent._reload()
+            family.parent.reload()
             await wait_until(lambda: len(family.begun()) == 3)
-            family.parent._stop()
+            family.parent.stop()
             assert await task == 0
     assert not any(is_alive(pid) for _, pid in family.begun())
     assert [line["event"] for line in logs] == ["all processes stopped"]
@@ -203,7 +205,7 @@ async def test_process_that_dies_during_a_reload_is_replaced_once(make: Make) ->
     async with running(family):
         await wait_until(lambda: family.greetings)
         with family.waits(1), capture_logs():
-            family.parent._reload()
+            family.parent.reload()
             await wait_until(lambda: len(family.begun()) == 2)
             kill(family.begun()[0][1])
             await wait_until(lambda: len(family.begun()) == 3)  # started again, beside the one that takes its place

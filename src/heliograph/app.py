@@ -339,7 +339,14 @@ def make_dispatcher(
         smtp_listeners=tuple(address.rpartition(":")[2] for address in settings.submission()),
     )
     api = Api(context, management, admission, budget, ADAPTERS, tools.read_budget)
-    return Dispatcher(api, Dashboard(tools, budget), settings.trusted_proxies, context.store.setup)
+    return Dispatcher(
+        api,
+        Dashboard(tools, budget),
+        settings.trusted_proxies,
+        context.store.setup,
+        cell=settings.cell,
+        cell_host=urlsplit(settings.public_url).hostname or "" if settings.cell else "",
+    )
 
 
 def make_provider(settings: Settings, clock: Clock, web: CarrierHttp) -> Provider | None:

@@ -203,6 +203,7 @@ async def open_store(
         files_in_database=sqlite_path(settings) is None,
         objects=make_objects(settings),
         body_files_above=settings.contents_in_s3 * KIB,
+        cell=settings.cell,
     )
     try:
         await store.refresh()

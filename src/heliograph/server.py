@@ -91,7 +91,8 @@ async def serve(
     SIGINT skips the delay for proxies. With `child_start`, this is one of several processes and also stops when its
     parent exits.
     """
-    logs.configure(asyncio.get_running_loop().time, child_start.number if child_start else None, settings.log_format)
+    number = child_start.number if child_start else None
+    logs.configure(asyncio.get_running_loop().time, number, settings.log_format, settings.cell)
     tracing.start(__version__)
     stop = Stop()
     listening.throttle_loop_errors(asyncio.get_running_loop(), is_outage)
@@ -132,9 +133,7 @@ async def serve(
                 if store.setup.current.platform.paused:
                     reason = store.setup.current.platform.paused_reason or "by an operator"
                     log.warning("delivery is paused", why=reason, fix="heliograph resume")
-                app = build(
-                    settings, role, secrets, store, clock, child_start.number if child_start else None, test_token
-                )
+                app = build(settings, role, secrets, store, clock, number, test_token)
                 metrics.START_TIME.set(clock.now() / SECOND_MS)
                 await _run(app, sockets, stop, on_ready)
                 with contextlib.suppress(StoreUnavailable, OSError):

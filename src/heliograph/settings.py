@@ -14,9 +14,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from heliograph.domain.accounts.idp_groups import GroupRole, format_group_roles, parse_group_roles
+from heliograph.domain.setup.cells import PLACEHOLDER, cell_public_url, cell_url, is_cell_name
 
 VARIABLE_PREFIX = "HELIOGRAPH_"
 CONFIG_VARIABLE = "HELIOGRAPH_CONFIG"  # path of the settings file, unless --config is given
+CELL_VARIABLE = "HELIOGRAPH_CELL"
 # Used by clients, which may run in the same shell
 NOT_SETTINGS = (CONFIG_VARIABLE, "HELIOGRAPH_URL", "HELIOGRAPH_KEY", "HELIOGRAPH_FROM")
 TOKEN_MIN = 16
@@ -128,6 +130,19 @@ def _ranges(value: str) -> tuple[str, ...]:
     return tuple(ranges)
 
 
+def _cell(value: str) -> str:
+    if not is_cell_name(value):
+        raise ValueError("expected names such as cell_01: small letters, digits and _, not _ at the end")
+    return value
+
+
+def _cells(value: str) -> tuple[str, ...]:
+    cells = tuple(_cell(part.strip()) for part in value.split(",")) if value else ()
+    if len(set(cells)) < len(cells):
+        raise ValueError("expected each cell once")
+    return cells
+
+
 def _listener(value: str) -> tuple[str, int] | None:
     return None if value in ("", "off") else _address(value)
 
@@ -203,6 +218,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     host: Annotated[str, SettingSpec(_address, flag=_LISTEN, name="listen")] = "127.0.0.1"
     port: int = 8700  # 0 for any free port
     database: Annotated[str, SettingSpec(_database, flag=_DATABASE)] = "sqlite:///heliograph.db"
+    # Cells that `serve` serves: schemas of the database with an installation each; empty: one installation, no cell
+    cells: Annotated[tuple[str, ...], SettingSpec(_cells)] = ()
+    cell: Annotated[str, _empty_as(_cell, "")] = ""  # the one of `cells` that these settings are of; empty: all
     checkpoint: Annotated[  # who checkpoints the SQLite WAL; external: Litestream
         Literal["own", "external"],
         _choice("own, or external where Litestream copies the database", "own", "external"),
@@ -335,9 +353,56 @@ def read_settings(
         raise BadSetting(f"oidc_issuer {settings.oidc_issuer}: needs pip install 'heliograph[oidc]'")
     if not settings.password_sign_in and not settings.oidc_issuer:
         raise BadSetting("password_sign_in=off needs another way to sign in: set oidc_issuer")
-    if "processes" in texts or settings.database.startswith("sqlite:"):
-        return settings
-    return msgspec.structs.replace(settings, processes=min(len(os.sched_getaffinity(0)), PROCESSES_MAX))
+    _check_cells(settings)
+    if "processes" not in texts and not settings.database.startswith("sqlite:"):
+        cores = len(os.sched_getaffinity(0)) // max(len(settings.cells), 1)
+        settings = msgspec.structs.replace(settings, processes=min(max(cores, 1), PROCESSES_MAX))
+    cell = settings.cell or (settings.cells[0] if len(settings.cells) == 1 else "")
+    return settings_of_cell(settings, cell) if cell else settings
+
+
+def _check_cells(settings: Settings) -> None:
+    if settings.cell and settings.cell not in settings.cells:
+        raise BadSetting(
+            f"cell={settings.cell!r}: expected one of cells, {', '.join(settings.cells) or 'which is empty'}"
+        )
+    if settings.cells and settings.database.startswith("sqlite:"):
+        raise BadSetting("cells need PostgreSQL: each is a schema of the database")
+    if not settings.cells and PLACEHOLDER in settings.public_url:
+        raise BadSetting(f"public_url {settings.public_url}: {PLACEHOLDER} needs cells")
+    if len(settings.cells) > 1 and settings.public_url and PLACEHOLDER not in settings.public_url:
+        raise BadSetting(
+            f"public_url {settings.public_url}: with several cells, {PLACEHOLDER} must be in the host name, such as "
+            f"https://{PLACEHOLDER}.mail.example.com"
+        )
+    if len(settings.cells) > 1 and settings.secret:
+        raise BadSetting("secret: several cells cannot share one. Leave it out: each has a file in its data folder")
+
+
+def settings_of_cell(settings: Settings, cell: str) -> Settings:
+    """Return the settings of one of the cells: with the schema, folder, ports and public URL of that cell.
+
+    Each port is increased by the position of the cell in `cells`.
+    """
+    position = settings.cells.index(cell)
+
+    def move(address: tuple[str, int]) -> tuple[str, int]:
+        return address[0], address[1] + position if address[1] else 0
+
+    return msgspec.structs.replace(
+        settings,
+        cell=cell,
+        database=cell_url(settings.database, cell),
+        database_read=settings.database_read and cell_url(settings.database_read, cell),
+        data=settings.data / cell,
+        attachments=settings.attachments and f"{settings.attachments}/{cell}",
+        public_url=cell_public_url(settings.public_url, cell),
+        port=move(("", settings.port))[1],
+        health=settings.health and move(settings.health),
+        bounce_listen=settings.bounce_listen and move(settings.bounce_listen),
+        submission_listen=tuple(map(move, settings.submission_listen)),
+        submission_tls_listen=tuple(map(move, settings.submission_tls_listen)),
+    )
 
 
 def write_settings(settings: Settings) -> dict[str, str]:

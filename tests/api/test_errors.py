@@ -66,11 +66,12 @@ CODES = {
         ),
         429,
     ),
+    "wrong_cell": 421,
     "internal_error": 500,
     **dict.fromkeys(("no_carrier_available", "service_unavailable"), 503),
 }
 TYPES = {
-    **dict.fromkeys((400, 413, 415, 422), "invalid_request_error"),
+    **dict.fromkeys((400, 413, 415, 421, 422), "invalid_request_error"),
     401: "authentication_error",
     403: "permission_error",
     **dict.fromkeys((404, 405), "not_found_error"),

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from heliograph.cli.cell import _format_cell, _format_size
-from heliograph.storage.engine.cells import CellStatus, cell_url
+from heliograph.domain.setup.cells import cell_url
+from heliograph.storage.engine.cells import CellStatus
 from heliograph.storage.engine.migrate import schema_files
 from tests.conftest import fresh_database
 from tests.postgres_server import MISSING, is_installed
@@ -21,7 +22,7 @@ def test_cells_are_added_and_listed_and_need_citus_to_move(run: Run, postgres: s
     assert run("cell", "list", *database).out == "There is no cell. To add one: heliograph cell add cell_01\n"
     for name in ("cell_02", "cell_01"):
         added = run("cell", "add", name, *database)
-        assert added.out.splitlines()[1].startswith(f"Its processes use ?search_path={name} in HELIOGRAPH_DATABASE")
+        assert added.out.splitlines()[1] == f"To serve it, add {name} to HELIOGRAPH_CELLS."
     again = run("cell", "add", "cell_01", *database)
     assert (again.code, again.err) == (1, "heliograph: the cell cell_01 exists already\n")
     cells = json.loads(run("cell", "list", "--json", *database).out)["data"]
@@ -58,6 +59,7 @@ def test_interrupted_add_is_continued_and_other_cells_are_not_touched(run: Run, 
     [
         (["list"], "cells need PostgreSQL: give its URL with --database or HELIOGRAPH_DATABASE"),
         (["add", "Cell-1"], "'Cell-1' is not a name such as cell_01"),
+        (["add", "cell_"], "'cell_' is not a name such as cell_01"),
         (["status", "pg_catalog"], "'pg_catalog' is not a name such as cell_01"),
         (["move", "cell_01", "--to", "worker2"], "'worker2' is not a worker such as 10.0.0.2:5432"),
     ],

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 from pathlib import Path
 
 import click
@@ -11,13 +12,14 @@ import pytest
 
 from heliograph.cli.options import SERVE_FLAGS
 from heliograph.cli.serve import serve
-from heliograph.settings import NAMES, BadSetting, Settings, read_settings, write_settings
+from heliograph.settings import NAMES, BadSetting, Settings, read_settings, settings_of_cell, write_settings
 
 from .conftest import Run
 
 UNSET = ("secret", "secret_old", "public_url")  # without a default value
 HELP = serve.get_help(click.Context(serve)).split()
 KEY = base64.b64encode(bytes(32)).decode()
+SECRET = {"HELIOGRAPH_SECRET": KEY}
 TOKEN = "hush" * 8
 
 
@@ -204,3 +206,70 @@ def test_invalid_identity_provider_settings_are_reported(given: dict[str, str], 
 
 def test_a_setting_is_read_by_its_new_name() -> None:
     assert read_settings({}, {"HELIOGRAPH_MAIL_LISTEN": "127.0.0.1:25"}).bounce_listen == ("127.0.0.1", 25)
+
+
+CELLS = {"HELIOGRAPH_DATABASE": "postgresql://db/mail?host=/run", "HELIOGRAPH_CELLS": "cell_01, cell_02"}
+
+
+def test_cells_have_schemas_folders_ports_and_host_names_of_their_own() -> None:
+    environment = {
+        **CELLS,
+        "HELIOGRAPH_DATABASE_READ": "postgresql://standby/mail",
+        "HELIOGRAPH_LISTEN": "127.0.0.1:8700",
+        "HELIOGRAPH_HEALTH": ":8800",
+        "HELIOGRAPH_BOUNCE_LISTEN": "127.0.0.1:25",
+        "HELIOGRAPH_SUBMISSION_LISTEN": "127.0.0.1:587,127.0.0.1:2587",
+        "HELIOGRAPH_ATTACHMENTS": "s3://bucket/a",
+        "HELIOGRAPH_PUBLIC_URL": "https://{cell}.mail.example.com",
+    }
+    assert read_settings({}, environment).cell == ""
+    cell = read_settings({}, {**environment, "HELIOGRAPH_CELL": "cell_02"})
+    for_serve = settings_of_cell(read_settings({}, environment), "cell_02")
+    assert write_settings(cell) == write_settings(for_serve)
+    assert cell.database == "postgresql://db/mail?host=/run&search_path=cell_02"
+    assert cell.database_read == "postgresql://standby/mail?search_path=cell_02"
+    assert (cell.data.name, cell.attachments) == ("cell_02", "s3://bucket/a/cell_02")
+    assert (cell.port, cell.health, cell.bounce_listen) == (8701, ("0.0.0.0", 8801), ("127.0.0.1", 26))
+    assert [port for _, port in cell.submission_listen] == [588, 2588]
+    assert cell.base_url == "https://cell-02.mail.example.com"
+
+
+def test_only_cell_is_selected_and_keeps_its_ports_and_public_url() -> None:
+    cell = read_settings(
+        {},
+        {**CELLS, "HELIOGRAPH_CELLS": "cell_02", "HELIOGRAPH_PUBLIC_URL": "https://two.example.com", **SECRET},
+    )
+    assert (cell.cell, cell.port, cell.base_url) == ("cell_02", 8700, "https://two.example.com")
+    assert cell.database.endswith("search_path=cell_02")
+
+
+def test_port_zero_is_any_free_port_in_each_cell() -> None:
+    environment = {**CELLS, "HELIOGRAPH_LISTEN": "127.0.0.1:0", "HELIOGRAPH_CELL": "cell_02"}
+    assert read_settings({}, environment).port == 0
+
+
+@pytest.mark.parametrize(
+    ("environment", "error"),
+    [
+        ({"HELIOGRAPH_CELLS": "cell-01"}, "expected names such as cell_01"),
+        ({"HELIOGRAPH_CELLS": "cell_01,cell_01"}, "expected each cell once"),
+        ({"HELIOGRAPH_CELLS": "cell_01"}, "cells need PostgreSQL"),
+        ({**CELLS, "HELIOGRAPH_CELL": "cell_03"}, "expected one of cells, cell_01, cell_02"),
+        ({"HELIOGRAPH_CELL": "cell_03"}, "expected one of cells, which is empty"),
+        ({**CELLS, "HELIOGRAPH_PUBLIC_URL": "https://mail.example.com"}, "{cell} must be in the host name"),
+        ({"HELIOGRAPH_PUBLIC_URL": "https://{cell}.example.com"}, "{cell} needs cells"),
+        ({**CELLS, **SECRET}, "several cells cannot share one"),
+    ],
+)
+def test_wrong_settings_of_cells_are_named(environment: dict[str, str], error: str) -> None:
+    with pytest.raises(BadSetting, match=re.escape(error)):
+        read_settings({}, environment)
+
+
+def test_command_on_one_cell_says_how_to_select_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in CELLS.items():
+        monkeypatch.setenv(name, value)
+    ended = run("key", "list")
+    assert (ended.code, ended.out) == (1, "")
+    assert "Set HELIOGRAPH_CELL=cell_01, or another of cell_01, cell_02" in ended.err
+    assert sources(run)["cells"][0] == "cell_01,cell_02"

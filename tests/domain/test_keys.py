@@ -5,8 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heliograph.domain.refusals import InvalidApiKey
-from heliograph.domain.setup.keys import authenticate, checksum, has_hash, make_token, parse_token, token_hash
+from heliograph.domain.refusals import InvalidApiKey, WrongCell
+from heliograph.domain.setup.keys import (
+    authenticate,
+    cell_of,
+    checksum,
+    has_hash,
+    make_token,
+    parse_token,
+    token_hash,
+)
 from heliograph.domain.setup.records import Caller, Key, Team, TeamRecord
 
 TOKEN = make_token(bytes(range(64)))
@@ -107,3 +115,50 @@ def test_every_bad_key_is_refused_alike(token: str, keys: dict[str, Key]) -> Non
         None,
         None,
     )
+
+
+CELL_TOKEN = make_token(bytes(range(64)), "cell_01")
+CELL_KEY = changed(id=f"cell_01_{PUBLIC}", hash=token_hash(CELL_TOKEN))
+
+
+def test_token_of_a_cell_has_its_name_in_the_public_id() -> None:
+    assert CELL_TOKEN.startswith(f"hk_cell_01_{PUBLIC}_") and CELL_TOKEN[-49:-6] == TOKEN[-49:-6]
+    assert parse_token(CELL_TOKEN) == CELL_KEY.id
+    assert [cell_of(id_) for id_ in (CELL_KEY.id, PUBLIC)] == ["cell_01", ""]
+
+
+@pytest.mark.parametrize("cell", ["cell-01", "1", "_", "a_", "A", "a" * 64, "ä"])
+def test_token_of_something_that_is_no_cell_is_not_parsed(cell: str) -> None:
+    assert parse_token(with_checksum(f"hk_{cell}_{TOKEN[3:-6]}")) is None
+
+
+def test_key_of_a_cell_authenticates_in_its_cell() -> None:
+    known = callers({CELL_KEY.id: CELL_KEY, PUBLIC: KEY})
+    assert authenticate(CELL_TOKEN, known, NOW, "cell_01").key is CELL_KEY
+    assert authenticate(TOKEN, known, NOW, "cell_01").key is KEY  # made before the installation was a cell
+    assert authenticate(CELL_TOKEN, known, NOW, "cell_02").key is CELL_KEY  # copied with its cell
+
+
+def test_unknown_key_of_another_cell_is_refused_with_the_name_of_its_cell() -> None:
+    with pytest.raises(WrongCell) as refused:
+        authenticate(CELL_TOKEN, callers({}), NOW, "cell_02")
+    assert refused.value.details == {"cell": "cell_01"}
+
+
+@pytest.mark.parametrize(
+    ("token", "cell"),
+    [
+        (CELL_TOKEN, "cell_01"),  # revoked and deleted
+        (CELL_TOKEN, ""),  # outside cells, such a token is malformed
+        (TOKEN, "cell_01"),
+        (CELL_TOKEN[:-1] + ("0" if CELL_TOKEN[-1] != "0" else "1"), "cell_02"),
+    ],
+)
+def test_unknown_key_is_refused_as_invalid_in_its_own_cell_and_outside_cells(token: str, cell: str) -> None:
+    with pytest.raises(InvalidApiKey):
+        authenticate(token, callers({}), NOW, cell)
+
+
+def test_revoked_key_of_another_cell_that_is_known_here_is_refused_as_invalid() -> None:
+    with pytest.raises(InvalidApiKey):
+        authenticate(CELL_TOKEN, callers({CELL_KEY.id: changed(id=CELL_KEY.id, revoked=True)}), NOW, "cell_02")

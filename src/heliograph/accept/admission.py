@@ -36,13 +36,13 @@ class Admission:
         self._rates = rates
 
     def find(self, token: bytes) -> Caller:
-        """Return the caller that owns the API key `token`; raise InvalidApiKey if the key is unknown or invalid."""
+        """Return the caller that owns the API key `token`; raise InvalidApiKey or WrongCell if none does."""
         context = self._context
         try:
             decoded = token.decode("ascii").strip()
         except UnicodeDecodeError:
             raise InvalidApiKey() from None
-        return keys.authenticate(decoded, context.store.setup.current.callers, context.clock.now())
+        return keys.authenticate(decoded, context.store.setup.current.callers, context.clock.now(), context.store.cell)
 
     async def authenticate_hook(self, team: str, headers: Mapping[str, str], body: bytes) -> Caller:
         """Return the caller whose hook key (which only verifies signatures) signed the request of `team`.

@@ -15,6 +15,7 @@ from heliograph.domain.field_docs import EMAIL, EXAMPLE_ULID, Schema
 from heliograph.domain.ids import PREFIXES, id_pattern
 from heliograph.domain.limits import IDEMPOTENCY_KEY_MAX
 from heliograph.domain.sending.idempotency import HEADER
+from heliograph.domain.setup.keys import PUBLIC_ID
 from heliograph.web.errors import Error, Problem
 from heliograph.web.route import Route
 from heliograph.web.status import status_of
@@ -55,13 +56,13 @@ PATH_PARAMETERS: dict[str, Schema] = {
         "example": "ada@example.com",
     },
     "keys": {
-        "schema": {"type": "string", "pattern": "^[0-9A-Za-z]{10}$"},
-        "description": "The key's public id: the 10 characters after `hk_`.",
+        "schema": {"type": "string", "pattern": f"^{PUBLIC_ID.pattern}$"},
+        "description": "The key's public id: the part of its token between `hk_` and the last `_`.",
         "example": "4fTzQ8kW1b",
     },
     "key_id": {
-        "schema": {"type": "string", "pattern": "^[0-9A-Za-z]{10}$"},
-        "description": "The key's public id: the 10 characters after `hk_`.",
+        "schema": {"type": "string", "pattern": f"^{PUBLIC_ID.pattern}$"},
+        "description": "The key's public id: the part of its token between `hk_` and the last `_`.",
         "example": "4fTzQ8kW1b",
     },
     "person_id": {
@@ -122,6 +123,7 @@ COMMON_ERRORS = (r.InternalError,)
 KEY_ERRORS = (
     r.MissingApiKey,
     r.InvalidApiKey,
+    r.WrongCell,
     r.TeamSuspended,
     r.InsufficientScope,
     r.RateLimitExceeded,

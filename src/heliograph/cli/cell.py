@@ -1,7 +1,6 @@
 """`heliograph cell`: adds, lists and moves cells, each an installation in a schema of PostgreSQL or Citus."""
 
 import asyncio
-import re
 import sys
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -11,6 +10,7 @@ import click
 from heliograph.bootstrap import sqlite_path
 from heliograph.cli.options import JSON_OPTION, progress, readable_errors, with_settings, without_password
 from heliograph.cli.printing import print_list, print_result
+from heliograph.domain.setup.cells import is_cell_name
 from heliograph.settings import Settings
 from heliograph.storage.engine.cells import (
     CellError,
@@ -23,11 +23,10 @@ from heliograph.storage.engine.cells import (
 from heliograph.storage.engine.migrate import schema_files
 
 T = TypeVar("T")
-CELL_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 
 def _parse_name(text: str) -> str:
-    if not CELL_NAME.fullmatch(text) or text.startswith("pg_"):
+    if not is_cell_name(text):
         raise click.BadParameter(f"{text!r} is not a name such as cell_01: small letters, digits and _")
     return text
 
@@ -48,7 +47,7 @@ def cell() -> None:
 
 
 @cell.command()
-@with_settings("database")
+@with_settings("database", several_cells=True)
 @NAME_ARGUMENT
 def add(settings: Settings, name: str) -> None:
     """Create the schema of a cell and migrate it. With Citus, its tables are on one worker.
@@ -57,11 +56,11 @@ def add(settings: Settings, name: str) -> None:
     """
     _run(settings, f"Adding {name}", add_cell(settings.database, name))
     click.echo(f"{name} was added to {without_password(settings.database)}")
-    click.echo(f"Its processes use ?search_path={name} in HELIOGRAPH_DATABASE, and a data folder of their own.")
+    click.echo(f"To serve it, add {name} to HELIOGRAPH_CELLS.")
 
 
 @cell.command("list")
-@with_settings("database")
+@with_settings("database", several_cells=True)
 @JSON_OPTION
 def list_(settings: Settings, as_json: bool) -> None:
     """List the cells of the database: where they are, their size, version and queue.
@@ -73,7 +72,7 @@ def list_(settings: Settings, as_json: bool) -> None:
 
 
 @cell.command()
-@with_settings("database")
+@with_settings("database", several_cells=True)
 @NAME_ARGUMENT
 @JSON_OPTION
 def status(settings: Settings, name: str, as_json: bool) -> None:
@@ -86,7 +85,7 @@ def status(settings: Settings, name: str, as_json: bool) -> None:
 
 
 @cell.command()
-@with_settings("database")
+@with_settings("database", several_cells=True)
 @NAME_ARGUMENT
 @click.option("--to", "node", metavar="HOST:PORT", type=_parse_node, required=True, help="Worker of Citus.")
 def move(settings: Settings, name: str, node: tuple[str, int]) -> None:

@@ -18,7 +18,7 @@ class SettingRow(msgspec.Struct, frozen=True):
 
 
 @click.command()
-@with_settings(*SERVE_FLAGS)
+@with_settings(*SERVE_FLAGS, several_cells=True)
 @JSON_OPTION
 def config(settings: Settings, as_json: bool) -> None:
     """Print every setting with its value and source; secrets are hidden.

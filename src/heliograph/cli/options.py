@@ -58,11 +58,11 @@ class DefaultShowGroup(click.Group):
         return super().parse_args(ctx, args if is_complete else [self.default_command, *args])
 
 
-def with_settings(*flags: str, **defaults: str) -> Callable[[Command], Command]:
+def with_settings(*flags: str, several_cells: bool = False, **defaults: str) -> Callable[[Command], Command]:
     """Return a decorator that adds `flags` and --config to a command, and passes the resulting Settings to the command.
 
     Flags take precedence over the environment, and the environment over the file. `defaults`: help texts of defaults
-    that differ for this command.
+    that differ for this command. `several_cells`: the command also works if the settings are of several cells.
     """
 
     def decorate(command: Command) -> Command:
@@ -70,7 +70,10 @@ def with_settings(*flags: str, **defaults: str) -> Callable[[Command], Command]:
         def run(*, config: Path | None, **arguments: Any) -> None:
             values = {name: arguments.pop(name) for name in flags}
             try:
-                command(_check_database_url(read_settings(values, file=config)), **arguments)
+                settings = _check_database_url(read_settings(values, file=config))
+                if not several_cells:
+                    _check_one_cell(settings)
+                command(settings, **arguments)
             except USER_ERRORS as error:
                 raise click.ClickException(str(error)) from error
 
@@ -99,6 +102,14 @@ def _check_database_url(settings: Settings) -> Settings:
     except ValueError as error:
         raise BadSetting(f"database {without_password(settings.database)}: {error}") from None
     return settings
+
+
+def _check_one_cell(settings: Settings) -> None:
+    if settings.cells and not settings.cell:
+        raise BadSetting(
+            f"this command works on one cell, and the settings have several. Set HELIOGRAPH_CELL={settings.cells[0]}, "
+            f"or another of {', '.join(settings.cells)}"
+        )
 
 
 def without_password(database: str) -> str:

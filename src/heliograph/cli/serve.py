@@ -13,14 +13,14 @@ from heliograph import server
 from heliograph.cli.options import SERVE_FLAGS, readable_errors, with_settings
 from heliograph.manage.people import make_first_link
 from heliograph.runtime import logs, metrics
-from heliograph.runtime.processes import COMMAND, ChildStart, Parent
-from heliograph.settings import Settings
+from heliograph.runtime.processes import COMMAND, ChildStart, ProcessGroup, run_groups
+from heliograph.settings import CELL_VARIABLE, Settings, settings_of_cell
 from heliograph.storage.store import Store
 from heliograph.texts.dashboard_links import sign_in_link_page
 
 
 @click.command()
-@with_settings(*SERVE_FLAGS)
+@with_settings(*SERVE_FLAGS, several_cells=True)
 @click.option(
     "--role",
     type=click.Choice(["all", "api", "worker"]),
@@ -39,6 +39,8 @@ def serve(settings: Settings, role: str, among: str | None) -> None:
     restarted. SIGHUP replaces the processes one by one without refusing requests, for example after an upgrade or a
     change of the --config file.
 
+    With HELIOGRAPH_CELLS=cell_01,cell_02 each cell has processes of its own, on consecutive ports.
+
     \b
     heliograph serve --listen 0.0.0.0:8700 --database postgresql://heliograph@db/heliograph
     heliograph serve --processes 4
@@ -52,7 +54,8 @@ def serve(settings: Settings, role: str, among: str | None) -> None:
         link = await make_first_link(store) if wants_link else None
         where = "delivering" if role == "worker" else f"listening on {settings.base_url}"
         process_count = f", processes: {count}" if count > 1 else ""
-        lines = [f"Heliograph is {where} (role: {role}{process_count})."]
+        cell = f", cell: {settings.cell}" if settings.cell else ""
+        lines = [f"Heliograph is {where} (role: {role}{process_count}{cell})."]
         if smtp_addresses := settings.submission():
             lines.append(f"Mail by SMTP: {', '.join(smtp_addresses)}")
         if link:
@@ -62,7 +65,7 @@ def serve(settings: Settings, role: str, among: str | None) -> None:
         else:
             os.write(child_start.control, msgspec.json.encode(lines) + b"\n")
 
-    if child_start is None and count > 1:
+    if child_start is None and (count > 1 or (not settings.cell and settings.cells)):
         sys.exit(run_many(settings, role, count))
     run(settings, role, ready, child_start)
 
@@ -84,20 +87,37 @@ def run(
 
 
 def run_many(settings: Settings, role: str, count: int) -> int:
-    """Bind the sockets, run `count` child processes, and return the exit code."""
+    """Bind the sockets, run `count` child processes for each cell, and return the exit code."""
+    cells = (settings.cell,) if settings.cell else settings.cells
     try:
-        sockets = server.bind(settings, role)
+        sockets_by_cell = {
+            cell: server.bind(settings if cell == settings.cell else settings_of_cell(settings, cell), role)
+            for cell in cells or ("",)
+        }
     except server.CannotListen as error:
         raise click.ClickException(str(error)) from error
 
-    async def supervise() -> int:
+    async def supervise(folder: Path) -> int:
         logs.configure(asyncio.get_running_loop().time, log_format=settings.log_format)
-        command = [*COMMAND, *sys.argv[1:]]
-        return await Parent(count, sockets, greet=_print_greeting, command=command).run()
+        groups = []
+        for cell, sockets in sockets_by_cell.items():
+            metrics_folder = folder / cell
+            metrics_folder.mkdir(exist_ok=True)
+            groups.append(
+                ProcessGroup(
+                    count,
+                    sockets,
+                    greet=_print_greeting,
+                    command=[*COMMAND, *sys.argv[1:]],
+                    environment={**metrics.shared_in(metrics_folder), **({CELL_VARIABLE: cell} if cell else {})},
+                    gives_up=len(sockets_by_cell) == 1,  # otherwise a fault of one cell would stop the others
+                    cell=cell,
+                )
+            )
+        return await run_groups(groups)
 
     with tempfile.TemporaryDirectory(prefix="heliograph-metrics-") as folder:
-        metrics.share_in(Path(folder))
-        return asyncio.run(supervise())
+        return asyncio.run(supervise(Path(folder)))
 
 
 def _print_greeting(encoded: str) -> None:

@@ -60,6 +60,17 @@ class InvalidApiKey(Refusal):
     fix = "Check that the complete token was copied, or create a new key."
 
 
+class WrongCell(Refusal):
+    """The key or the host name belongs to another cell than the process that received the request."""
+
+    fix = "Send the request to the address of its cell, or ask the operator to correct the proxy before the cells."
+
+    @classmethod
+    def named(cls, cell: str, own_cell: str) -> Self:
+        """Return the error for a key of `cell` that was sent to `own_cell`."""
+        return cls(f"This key belongs to {cell}, and this is {own_cell}. {cls.fix}", details={"cell": cell})
+
+
 class InvalidSignature(Refusal):
     """The signature of an email provider's callback is missing or invalid."""
 
@@ -614,6 +625,9 @@ class ServiceUnavailable(Refusal):
 
     fix = "Wait the number of seconds in Retry-After, then retry."
 
+
+# Errors of a request whose key does not belong to a caller.
+UNKNOWN_KEY = (InvalidApiKey, WrongCell)
 
 # Errors of a key's restrictions, except its limits.
 NOT_PERMITTED = (ChannelNotPermitted, SenderNotPermitted, TemplateNotPermitted, RecipientNotPermitted)

@@ -100,7 +100,7 @@ def _make_plan(
         file,
         current,
         next_ref,
-        make_token=lambda: make_token(store.clock.random_bytes(ENTROPY_BYTES)),
+        make_token=lambda: make_token(store.clock.random_bytes(ENTROPY_BYTES), store.cell),
         new_id=store.clock.new_id,
         vault=vault,
         suppressed=suppressed,

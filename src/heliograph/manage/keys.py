@@ -76,7 +76,9 @@ class KeySummary(msgspec.Struct, frozen=True, kw_only=True):
 class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """An API key in responses, without its token."""
 
-    id: Annotated[str, describe("Public id: the 10 characters after `hk_` in its token.", example="4fTzQ8kW1b")]
+    id: Annotated[
+        str, describe("Public id: the part of its token between `hk_` and the last `_`.", example="4fTzQ8kW1b")
+    ]
     name: Annotated[str, describe("What it is for.", example="server")]
     scopes: Annotated[
         tuple[Annotated[str, schema_limits(enum=list(get_args(Scope)))], ...],
@@ -101,7 +103,7 @@ async def create(store: Store, actor: Actor, parameters: NewKey, encrypt: Encryp
 
     A team's key as `actor` cannot grant permissions that it lacks. `encrypt` encrypts a hook key's secret.
     """
-    token, now = new_token(store.clock.random_bytes, hook=parameters.hook), store.clock.now()
+    token, now = new_token(store.clock.random_bytes, store.cell, hook=parameters.hook), store.clock.now()
     fields = msgspec.structs.asdict(parameters)
     del fields["hook"]
     fields["name"] = f"key {public_id(token)}" if parameters.name is None else parameters.name.strip()
@@ -129,7 +131,7 @@ async def rotate(
     The new key has the same restrictions, and both keys count toward the same limits. The new key does not expire,
     unless the actor is a key that expires.
     """
-    token = new_token(store.clock.random_bytes, hook=bool(_get_key(store.setup.current, team, id_).secret))
+    token = new_token(store.clock.random_bytes, store.cell, hook=bool(_get_key(store.setup.current, team, id_).secret))
     now = store.clock.now()
     created: list[CreatedKey] = []
 
@@ -291,8 +293,10 @@ def next_name(name: str, taken: set[str]) -> str:
     )
 
 
-def new_token(entropy: Callable[[int], bytes], *, hook: bool) -> str:
-    return HOOK_SECRET_PREFIX + make_secret(entropy(ENTROPY_MIN)) if hook else make_token(entropy(ENTROPY_BYTES))
+def new_token(entropy: Callable[[int], bytes], cell: str, *, hook: bool) -> str:
+    if hook:
+        return HOOK_SECRET_PREFIX + make_secret(entropy(ENTROPY_MIN))
+    return make_token(entropy(ENTROPY_BYTES), cell)
 
 
 def _with_token(key: Key, token: str, encrypt: Encrypt | None) -> Key:
@@ -353,7 +357,7 @@ def find_errors(setup: Setup, key: Key, now: int) -> dict[str, str]:
 def _get_key(setup: Setup, team: str | None, id_: str) -> Key:
     caller = setup.callers.get(id_)
     if caller is None or team not in (None, caller.team.record.id):
-        raise NotFound("There is no such key. Its id is the 10 characters after hk_ in its token.")
+        raise NotFound("There is no such key. Its id is the part of its token between hk_ and the last _.")
     return caller.key
 
 

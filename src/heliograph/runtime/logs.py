@@ -73,8 +73,15 @@ class LibraryHandler(logging.Handler):
         log_method("library log message", logger=record.name, text=text, exc_info=record.exc_info)
 
 
-def configure(now: Callable[[], float], process: int | None = None, log_format: LogFormat = "text") -> None:
-    """Configure logging. `now` returns monotonic seconds; `process` is this process's number if there are several."""
+def configure(
+    now: Callable[[], float], process: int | None = None, log_format: LogFormat = "text", cell: str = ""
+) -> None:
+    """Configure logging.
+
+    `now` returns monotonic seconds; `process` is this process's number if there are several. `cell`: name of the cell;
+    empty outside cells.
+    """
+    labels = {**({"cell": cell} if cell else {}), **({"process": process} if process is not None else {})}
     as_json = log_format == "json"
     if as_json:
         logging.basicConfig(level=logging.WARNING, handlers=[LibraryHandler()], force=True)
@@ -87,14 +94,14 @@ def configure(now: Callable[[], float], process: int | None = None, log_format: 
             hook_args.exc_type, hook_args.exc_value, hook_args.exc_traceback
         )
 
-    def add_process(_: Any, __: str, event_dict: Any) -> Any:
-        return event_dict if process is None else {"process": process, **event_dict}
+    def add_labels(_: Any, __: str, event_dict: Any) -> Any:
+        return {**labels, **event_dict}
 
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             FoldErrors(now),
-            add_process,
+            add_labels,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             # without local variables, which could be tokens, mail bodies or codes

@@ -6,7 +6,7 @@ shared files, so that each of them can report the metrics of all (ADR 0027).
 
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from pathlib import Path
 from typing import Generic, Literal, Protocol, TypeVar
@@ -285,12 +285,12 @@ class _AllProcesses:
                 yield Metric(family.name, family.documentation, family.type)
 
 
-def share_in(folder: Path) -> None:
-    """Make child processes started after this call write their metrics to `folder`."""
-    os.environ[SHARED_FOLDER_VARIABLE] = str(folder)
+def shared_in(folder: Path) -> dict[str, str]:
+    """Return the environment variable that makes child processes write their metrics to `folder`."""
+    return {SHARED_FOLDER_VARIABLE: str(folder)}
 
 
-def mark_ended(pid: int) -> None:
+def mark_ended(pid: int, environment: Mapping[str, str]) -> None:
     """Record in the parent that a child process ended: its counters are kept, its gauges removed."""
-    if SHARED_FOLDER_VARIABLE in os.environ:
-        mark_process_dead(pid)  # type: ignore[no-untyped-call]
+    if folder := environment.get(SHARED_FOLDER_VARIABLE):
+        mark_process_dead(pid, folder)  # type: ignore[no-untyped-call]

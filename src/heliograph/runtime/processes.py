@@ -1,6 +1,7 @@
 """Runs the service in several processes that share the listening sockets of their parent (ADR 0027).
 
-The parent starts, watches, replaces and stops the child processes. It opens no database and answers no requests.
+The parent starts, watches, replaces and stops the child processes. It opens no database and answers no requests. With
+several cells, it has a group of processes for each (ADR 0047).
 """
 
 import asyncio
@@ -8,7 +9,7 @@ import contextlib
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import structlog
@@ -41,9 +42,14 @@ class ChildStart(msgspec.Struct, frozen=True, kw_only=True):
 
 class Child:
     def __init__(
-        self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        process: asyncio.subprocess.Process,
+        environment: Mapping[str, str],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> None:
         self._process = process
+        self._environment = environment
         self._writer = writer  # open as long as the parent lives
         # the ready line; empty if the process ended before it was ready
         self.greeting = asyncio.create_task(reader.readline())
@@ -55,13 +61,17 @@ class Child:
 
     async def _wait_for_end(self) -> int:
         code = await self._process.wait()
-        metrics.mark_ended(self._process.pid)
+        metrics.mark_ended(self._process.pid, self._environment)
         self._writer.close()
         return code
 
 
-class Parent:
-    """The parent process. When all children are ready, it calls `greet` with the ready line of the first one."""
+class ProcessGroup:
+    """Processes that share sockets. When all are ready, it calls `greet` with the ready line of the first one.
+
+    `environment`: variables of the processes, added to ours. `gives_up`: stop if no process becomes ready, instead
+    of starting processes again and again.
+    """
 
     def __init__(
         self,
@@ -69,7 +79,14 @@ class Parent:
         sockets: Sequence[tuple[str, socket.socket]],
         greet: Callable[[str], None],
         command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        gives_up: bool = True,
+        cell: str = "",
     ) -> None:
+        self._environment = environment or {}
+        self._gives_up = gives_up
+        self._log = log.bind(cell=cell) if cell else log
         self._numbers = range(1, count + 1)
         self._sockets = sockets
         self._greet = greet
@@ -84,16 +101,10 @@ class Parent:
         self._exit_code = 0
 
     async def run(self) -> int:
-        """Run until SIGTERM, SIGINT or until no process becomes ready; return the exit code."""
-        loop = asyncio.get_running_loop()
-        for signal_number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(signal_number, self._stop, signal_number)
-        loop.add_signal_handler(signal.SIGHUP, self._reload)
-        watchdog_task = asyncio.create_task(feed_watchdog())
+        """Run until stopped, or until no process becomes ready; return the exit code."""
         async with self._tasks:
             self._tasks.create_task(self._keep_running(1))
-        watchdog_task.cancel()
-        log.info("all processes stopped")
+        self._log.info("all processes stopped")
         return self._exit_code
 
     async def _keep_running(self, number: int) -> None:
@@ -111,15 +122,15 @@ class Parent:
             code = await self._wait_until_ended(number)
             if self._stopping.is_set():
                 self._exit_code = self._exit_code or int(code not in CLEAN_EXIT_CODES)
-            elif not self._ready_lines or min(self._failures.values()) >= DEATHS_MAX:
-                log.error("no process becomes ready: stopping", process=number, code=code)
+            elif self._gives_up and (not self._ready_lines or min(self._failures.values()) >= DEATHS_MAX):
+                self._log.error("no process becomes ready: stopping", process=number, code=code)
                 self._exit_code = 1
-                self._stop()
+                self.stop()
             else:
                 delay_s = (
                     RESTART_DELAY_S if loop.time() - started_at > STABLE_S else min(2 * delay_s, RESTART_DELAY_MAX_S)
                 )
-                log.error("process died: restarting", process=number, code=code, in_s=delay_s)
+                self._log.error("process died: restarting", process=number, code=code, in_s=delay_s)
                 await wait_event(self._stopping, delay_s)
 
     def _mark_ready(self, number: int, greeting: str) -> None:
@@ -144,10 +155,11 @@ class Parent:
             )
             descriptors = [child_start.control, *(descriptor for _, descriptor in child_start.sockets)]
             start_json = msgspec.json.encode(child_start).decode()
+            environment = {**child_environment(), **self._environment}
             process = await asyncio.create_subprocess_exec(
-                *self._command, "--among", start_json, pass_fds=descriptors, env=child_environment()
+                *self._command, "--among", start_json, pass_fds=descriptors, env=environment
             )
-        child = Child(process, *await asyncio.open_unix_connection(sock=parent_socket))
+        child = Child(process, environment, *await asyncio.open_unix_connection(sock=parent_socket))
         self._running.add(child)
         child.ended.add_done_callback(lambda _: self._running.discard(child))
         if self._stopping.is_set():
@@ -162,7 +174,7 @@ class Parent:
             if self._children[number] is child:
                 return code
 
-    def _stop(self, stop_signal: signal.Signals = signal.SIGTERM) -> None:
+    def stop(self, stop_signal: signal.Signals = signal.SIGTERM) -> None:
         notify("STOPPING=1")
         self._stopping.set()
         for _, listener in self._sockets:
@@ -170,7 +182,8 @@ class Parent:
         for child in self._running:
             child.stop(stop_signal)
 
-    def _reload(self) -> None:
+    def reload(self) -> None:
+        """Replace all processes, so that they read their settings again."""
         self._replace_again = True  # replace again: those replaced already may have read older settings
         if not self._replacing:
             self._replacing = True
@@ -180,7 +193,7 @@ class Parent:
         while self._replace_again and not self._stopping.is_set():
             self._replace_again = False
             if await self._replace_all():
-                log.info("all processes replaced")
+                self._log.info("all processes replaced")
         self._replacing = False
 
     async def _replace_all(self) -> bool:
@@ -198,9 +211,30 @@ class Parent:
             if not await new.greeting:
                 code = await new.ended
                 if not self._stopping.is_set():
-                    log.error("not replaced: the new process is not ready", process=number, code=code)
+                    self._log.error("not replaced: the new process is not ready", process=number, code=code)
                 return False
             old, self._children[number] = self._children[number], new
             old.stop(signal.SIGINT)  # stops accepting at once: the other processes accept on the same sockets
             await old.ended
         return True
+
+
+async def run_groups(groups: Sequence[ProcessGroup]) -> int:
+    """Run the groups until SIGTERM or SIGINT, or until all of them stop; return the highest exit code."""
+    loop = asyncio.get_running_loop()
+
+    def stop(stop_signal: signal.Signals) -> None:
+        for group in groups:
+            group.stop(stop_signal)
+
+    def reload() -> None:
+        for group in groups:
+            group.reload()
+
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, stop, signal_number)
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    watchdog_task = asyncio.create_task(feed_watchdog())
+    codes = await asyncio.gather(*(group.run() for group in groups))
+    watchdog_task.cancel()
+    return max(codes)

@@ -68,6 +68,7 @@ erased_name_without_key = partial(erased_entry, b"")
 class Store(msgspec.Struct, frozen=True, kw_only=True):
     """Access to all stored data, by subject."""
 
+    cell: str  # name of the cell; empty outside cells
     owner: str  # name of this process, stable over restarts and unique among live processes
     clock: Clock
     database: Database
@@ -145,6 +146,7 @@ def make_store(
     files_in_database: bool = False,
     objects: ObjectStore | None = None,
     body_files_above: int = 0,
+    cell: str = "",
 ) -> Store:
     """Return a store on this database. `owner`: name of this process, under which it claims work."""
     setup, leases = SetupStore(database, clock), Leases(clock)
@@ -158,6 +160,7 @@ def make_store(
     )
     contents = Contents(database, attachments, body_files_above)
     return Store(
+        cell=cell,
         owner=owner,
         clock=clock,
         database=database,

@@ -17,8 +17,8 @@ from heliograph.domain.mail.attachments import configured_extra_types
 from heliograph.domain.mail.smtp_to_request import SubmittedMail, parse_submitted
 from heliograph.domain.refusals import (
     SETUP_DEPENDENT_REFUSALS,
+    UNKNOWN_KEY,
     InternalError,
-    InvalidApiKey,
     Refusal,
     ServiceUnavailable,
 )
@@ -67,7 +67,7 @@ class MailIntake:
         try:
             caller, _ = await self._admission.authenticate_and_admit(token, SEND_SCOPES, address, "email")
         except Refusal as refusal:
-            with suppress(InvalidApiKey):  # the team of an unknown key is unknown, so there is no log for the refusal
+            with suppress(*UNKNOWN_KEY):  # the team of an unknown key is unknown, so there is no log for the refusal
                 self._log_refusal(request_id, self._admission.find(token), refusal)
             raise
         return request_id, caller.with_capture()

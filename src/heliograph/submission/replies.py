@@ -6,6 +6,7 @@ from heliograph.web.status import status_of
 
 SMTP_CODE_BY_STATUS = {
     401: "535 5.7.8",
+    421: "535 5.7.8",
     403: "550 5.7.1",
     409: "550 5.7.1",
     413: "552 5.3.4",

@@ -9,7 +9,7 @@ from heliograph.domain.limits import KIB, MIB, RECIPIENTS_MAX
 from heliograph.domain.mail.address import Address, parse_address
 from heliograph.domain.mail.mime_text import pad_base64
 from heliograph.domain.network.client_address import is_loopback_or_in
-from heliograph.domain.refusals import InvalidApiKey, PayloadTooLarge, Refusal
+from heliograph.domain.refusals import UNKNOWN_KEY, PayloadTooLarge, Refusal
 from heliograph.smtp.listener import SmtpServer
 from heliograph.smtp.session import (
     COMMAND_TIMEOUT_S,
@@ -127,7 +127,7 @@ class SubmissionSession(SmtpServerSession[Address]):
             return
         try:
             await self._intake.find_caller(password)
-        except InvalidApiKey as refusal:
+        except UNKNOWN_KEY as refusal:
             self._reply(reply_to(refusal))
             self._failed_logins += 1
             if self._failed_logins >= AUTH_ATTEMPTS_MAX:

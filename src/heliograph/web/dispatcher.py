@@ -6,11 +6,14 @@ from ipaddress import ip_network
 from typing import Protocol, Self
 
 from heliograph.domain.network.client_address import client_address
-from heliograph.domain.refusals import NotFound, Refusal
+from heliograph.domain.refusals import NotFound, Refusal, WrongCell
 from heliograph.domain.setup.snapshot import Setup
 from heliograph.web.request import Request, Response, accept_quality
 
 FORWARDED_FOR = b"x-forwarded-for"
+
+# Paths, besides the dashboard, of requests without an API key: only the host name says which cell they are for.
+KEYLESS_PREFIXES = ("/carriers/", "/unsubscribe/", "/bin/", "/hooks/", "/compat/resend/files/")
 
 RequestHandler = Callable[[Request], Awaitable[Response]]
 
@@ -42,7 +45,12 @@ class Dispatcher:
         pages: RequestHandler,
         trusted_proxies: Sequence[str] = (),
         setup: SetupSource | None = None,
+        *,
+        cell: str = "",
+        cell_host: str = "",
     ) -> None:
+        """`cell`: name of the cell; empty outside cells. `cell_host`: host name of the cell, if it has one."""
+        self._cell, self._cell_host = cell, cell_host
         self._api = api
         self._setup = setup
         self._pages = pages
@@ -67,7 +75,11 @@ class Dispatcher:
                 del request.headers[FORWARDED_FOR]
         if self._setup and self._setup.current.platform.compat_hosts:
             self._add_compat_prefix(request)
-        return (self._pages if _is_page(request) else self._api)(request)
+        is_page = _is_page(request)
+        is_keyless = is_page or request.path.startswith(KEYLESS_PREFIXES)
+        if self._cell_host and is_keyless and _host(request) != self._cell_host:
+            return self._refuse_wrong_host(request)
+        return (self._pages if is_page else self._api)(request)
 
     def refusal_response(self, refusal: Refusal, request: Request | None = None) -> Response:
         if request:
@@ -81,12 +93,19 @@ class Dispatcher:
     def _add_compat_prefix(self, request: Request) -> None:
         """Add the prefix of the compatibility API to the path if the host is in `compat_hosts`."""
         hosts = self._setup.current.platform.compat_hosts if self._setup else {}
-        host = request.headers.get(b"host", b"").decode("latin-1").partition(":")[0].rstrip(".").lower()
-        if (service := hosts.get(host)) and not request.path.startswith(prefix := f"/compat/{service}"):
+        if (service := hosts.get(_host(request))) and not request.path.startswith(prefix := f"/compat/{service}"):
             request.path, request.raw_path = prefix + request.path, prefix.encode() + request.raw_path
+
+    async def _refuse_wrong_host(self, request: Request) -> Response:
+        message = f"This is {self._cell}, whose host name is {self._cell_host}. Use the host name of your cell."
+        return self.refusal_response(WrongCell(message), request)
 
     async def _not_found(self, request: Request) -> Response:
         return self.refusal_response(NotFound(), request)
+
+
+def _host(request: Request) -> str:
+    return request.headers.get(b"host", b"").decode("latin-1").partition(":")[0].rstrip(".").lower()
 
 
 def _is_page(request: Request) -> bool:

@@ -6,6 +6,7 @@ from heliograph.domain.refusals import Refusal
 STATUS_BY_REFUSAL: dict[type[Refusal], int] = {
     r.MissingApiKey: 401,
     r.InvalidApiKey: 401,
+    r.WrongCell: 421,
     r.InvalidSignature: 401,
     r.CallbackNotVerified: 403,
     r.TeamSuspended: 403,

@@ -7,6 +7,7 @@ from heliograph_client import errors as e
 # ruff: noqa: E501, E701
 class MissingApiKey(e.AuthenticationError): "The request has no `Authorization: Bearer …` header."
 class InvalidApiKey(e.AuthenticationError): "The API key is malformed, unknown, revoked or expired."
+class WrongCell(e.InvalidRequestError): "The key or the host name belongs to another cell than the process that received the request."
 class InvalidSignature(e.AuthenticationError): "The signature of an email provider's callback is missing or invalid."
 class CallbackNotVerified(e.PermissionDenied): "The signature of a phone carrier's callback is missing or invalid, or the callback is too old."
 class TeamSuspended(e.PermissionDenied): "The team is suspended."

@@ -15,6 +15,7 @@ TOO_MANY_CODE_BY_FIELD = {"to": "TooManyToAddresses", "cc": "TooManyCCAddresses"
 CODE_BY_REFUSAL: dict[type[Refusal], str] = {
     r.MissingApiKey: "AccessDenied",
     r.InvalidApiKey: "InvalidServerAPIKey",
+    r.WrongCell: "InvalidServerAPIKey",
     r.InsufficientScope: "AccessDenied",
     **dict.fromkeys((*r.NOT_PERMITTED, r.KeyLimitReached), "AccessDenied"),
     r.TeamSuspended: "ServerSuspended",
@@ -46,7 +47,7 @@ def error(refusal: Refusal, request: Request, base_url: str) -> Response:
         code = TOO_MANY_CODE_BY_FIELD.get(refusal.param or "", DEFAULT_CODE)
     elif isinstance(refusal, r.InvalidEmail) and not refusal.details and refusal.param != "reply_to":
         code = "NoRecipients"
-    is_protocol_error = status in (404, 405, 413, 429) and not isinstance(refusal, r.MessageNotFound)
+    is_protocol_error = status in (404, 405, 413, 421, 429) and not isinstance(refusal, r.MessageNotFound)
     http_status = status if is_protocol_error or status >= 500 else ERROR_STATUS
     body = envelope("error", {"code": code, "message": with_client_field_names(refusal, CLIENT_FIELD_NAMES)})
     return Response(http_status, body.body, error_headers(refusal))

@@ -28,6 +28,7 @@ DEFAULT_CODE = 300  # code of a mail's errors that have no own code
 CODE_BY_REFUSAL: dict[type[Refusal], int] = {
     r.MissingApiKey: 10,
     r.InvalidApiKey: 10,
+    r.WrongCell: 10,
     r.InsufficientScope: 10,
     r.ServiceUnavailable: 100,
     r.NoApprovedBrandDomain: 400,
@@ -101,7 +102,7 @@ def error(refusal: Refusal, request: Request, base_url: str) -> Response:
     body, status = to_error(refusal), status_of(type(refusal))
     if status in (404, 405) and (reason := unsupported_reason(request.path)):
         body = {"ErrorCode": DEFAULT_CODE, "Message": reason}
-    if body["ErrorCode"] != DEFAULT_CODE or status not in UNCHANGED_STATUSES:
+    if not isinstance(refusal, r.WrongCell) and (body["ErrorCode"] != DEFAULT_CODE or status not in UNCHANGED_STATUSES):
         status = STATUS_BY_CODE.get(body["ErrorCode"], 422)
     return Response(status, msgspec.json.encode(body), error_headers(refusal))
 

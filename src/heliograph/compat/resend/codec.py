@@ -45,6 +45,7 @@ ERROR_BY_REFUSAL: dict[type[Refusal], tuple[int, str]] = {
     r.MissingApiKey: (401, "missing_api_key"),
     r.InsufficientScope: (401, "restricted_api_key"),
     r.InvalidApiKey: (403, "invalid_api_key"),
+    r.WrongCell: (421, "invalid_api_key"),
     r.InvalidIdempotencyKey: (400, "invalid_idempotency_key"),
     r.IdempotencyKeyReused: (409, "invalid_idempotent_request"),
     r.IdempotencyRequestInProgress: (409, "concurrent_idempotent_requests"),

@@ -26,6 +26,7 @@ VERSION = "2010-04-01"  # version of the Messages API, in its paths
 CODE_BY_REFUSAL: dict[type[Refusal], tuple[int, int]] = {
     r.MissingApiKey: (401, 20003),
     r.InvalidApiKey: (401, 20003),
+    r.WrongCell: (421, 20003),
     r.InsufficientScope: (403, 20003),
     r.TeamSuspended: (403, 20005),
     r.InsufficientCredit: (400, 20005),

@@ -1,5 +1,7 @@
 """API key tokens (contract 3): `hk_<10 public>_<43 secret><6 checksum>`; only the hash is stored.
 
+In a cell, the public id begins with the cell's name: `hk_cell_01_<10>_…` (ADR 0047).
+
 The secret of a hook key is `v1,whsec_…`, the format of Supabase's auth hooks. It signs requests and is never sent, so
 it is stored encrypted.
 """
@@ -11,25 +13,28 @@ import zlib
 from collections.abc import Mapping
 
 from heliograph.domain.network.client_address import is_in_ranges
-from heliograph.domain.refusals import InsufficientScope, InvalidApiKey
+from heliograph.domain.refusals import InsufficientScope, InvalidApiKey, WrongCell
+from heliograph.domain.setup.cells import CELL_NAME
 from heliograph.domain.setup.records import Caller, Key
 from heliograph.webhooks.policy.webhook import SECRET_BYTES, secret_size
 
 ENTROPY_BYTES = 64  # 512 bits for 316: the modulo bias is below 2^-190
 
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-PUBLIC_ID = re.compile(r"[0-9A-Za-z]{10}")
+PUBLIC_ID = re.compile(rf"(?:{CELL_NAME.pattern}_)?[0-9A-Za-z]{{10}}")
+_SECRET_LENGTH = 43 + 6  # with the checksum
 _TOKEN = re.compile(rf"(hk_({PUBLIC_ID.pattern})_[0-9A-Za-z]{{43}})([0-9A-Za-z]{{6}})")
 HOOK_SECRET_PREFIX = "v1,"  # prefix of a hook's secret
 RESTRICTED_CREATOR = "A restricted key cannot create, change or rotate keys. Ask an owner of the team."
 _NO_HASH = "0" * 64  # compared if the key does not exist, so that both cases take the same time
 
 
-def make_token(entropy: bytes) -> str:
+def make_token(entropy: bytes, cell: str = "") -> str:
+    """Return a new token. `cell`: name of the cell whose key it is; empty outside cells."""
     if len(entropy) < ENTROPY_BYTES:
         raise ValueError(f"a token needs {ENTROPY_BYTES} random bytes")
     letters = _base62(int.from_bytes(entropy), 53)
-    text = f"hk_{letters[:10]}_{letters[10:]}"
+    text = f"hk_{cell and cell + '_'}{letters[:10]}_{letters[10:]}"
     return text + checksum(text)
 
 
@@ -50,6 +55,11 @@ def parse_token(text: str) -> str | None:
     """Return the public id of a token; None if the token is not well-formed."""
     match = _TOKEN.fullmatch(text)
     return match[2] if match and checksum(match[1]) == match[3] else None
+
+
+def cell_of(public_id: str) -> str:
+    """Return the cell of a key; empty if the key was not created in a cell."""
+    return public_id[:-11]
 
 
 def is_hook_secret(text: str) -> bool:
@@ -102,16 +112,18 @@ def check_network(key: Key, address: str) -> None:
         raise InsufficientScope(f"This key can be used only from {', '.join(key.networks)}, not from {address}.")
 
 
-def authenticate(token: str, callers: Mapping[str, Caller], now: int) -> Caller:
+def authenticate(token: str, callers: Mapping[str, Caller], now: int, cell: str = "") -> Caller:
     """Return the caller who holds the token.
 
-    `callers`: public id → caller; `now` is in ms. All failures raise the same error.
+    `callers`: public id → caller; `now` is in ms. `cell`: the cell of this process; empty outside cells. All failures
+    raise the same error, except for an unknown key of another cell.
     """
     # A malformed token has no stored hash, so the lookup alone decides.
-    caller = callers.get(token[3:13])
+    caller = callers.get(token[3 : -_SECRET_LENGTH - 1])
     is_match = has_hash(token, caller.key.hash if caller else _NO_HASH)
     if caller is None or not is_match or caller.key.secret or not is_valid(caller.key, now):
-        raise InvalidApiKey()
+        other = cell_of(parse_token(token) or "") if cell and caller is None else ""
+        raise WrongCell.named(other, cell) if other not in ("", cell) else InvalidApiKey()
     return caller
 
 

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
 
 import asyncpg
 import msgspec
 
+from heliograph.domain.setup.cells import cell_url
 from heliograph.storage.engine.citus import is_citus
 from heliograph.storage.engine.database import error_text
 from heliograph.storage.engine.migrate import migrate_postgres
@@ -47,13 +47,6 @@ class CellStatus(msgspec.Struct, frozen=True, kw_only=True):
     size: int  # bytes of tables and indexes
     version: int  # of the schema
     queued: int  # messages to deliver
-
-
-def cell_url(url: str, schema: str) -> str:
-    """Return the database URL of a cell: the given one with the cell's search_path."""
-    base, _, query = url.partition("?")
-    params = [(name, value) for name, value in parse_qsl(query) if name != "search_path"]
-    return f"{base}?{urlencode([*params, ('search_path', schema)], safe='/')}"
 
 
 async def read_cells(url: str) -> list[CellStatus]:
