@@ -37,7 +37,7 @@ ONE_DATABASE = {"accept", "accounts", "dashboard", "manage"}
 SLOW_FOLDERS = {"clients", "proof"}
 SLOW_FILES = {
     *("bench/test_capacity.py", "compat/test_quick_starts.py", "submission/test_slow.py", "tests/test_growth.py"),
-    *("api/test_schemathesis.py", "tests/test_pages.py"),
+    *("api/test_schemathesis.py", "journeys/test_cells.py", "tests/test_pages.py"),
     *("tests/test_alerts.py", "tests/test_deploy.py", "tests/test_dist.py", "tests/test_systemd.py"),  # to install it
     *("tests/test_side_effects.py", "tests/test_skips.py", "tests/test_workers.py"),  # of the tests' own runner
     *("tests/test_docs.py", "tests/test_layers.py"),  # `make check` runs them

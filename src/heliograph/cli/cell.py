@@ -10,7 +10,7 @@ import click
 from heliograph.bootstrap import sqlite_path
 from heliograph.cli.options import JSON_OPTION, progress, readable_errors, with_settings, without_password
 from heliograph.cli.printing import print_list, print_result
-from heliograph.domain.setup.cells import is_cell_name
+from heliograph.domain.setup.cells import basic_pattern, is_cell_name
 from heliograph.settings import Settings
 from heliograph.storage.engine.cells import (
     CellError,
@@ -82,6 +82,16 @@ def status(settings: Settings, name: str, as_json: bool) -> None:
     """
     found = _run(settings, "Reading", find_cell(settings.database, name))
     print_result(as_json, found, _format_cell(found))
+
+
+@cell.command()
+@NAME_ARGUMENT
+def pattern(name: str) -> None:
+    """Print the regular expression by which a proxy finds keys of a cell in Basic authentication.
+
+    For proxies that cannot decode base64, such as Caddy. Example: heliograph cell pattern cell_01
+    """
+    click.echo(basic_pattern(name))
 
 
 @cell.command()

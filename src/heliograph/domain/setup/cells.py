@@ -1,5 +1,6 @@
 """Cells: their names, and the database URL, public URL and host name of each (ADR 0046, 0047)."""
 
+import base64
 import re
 from urllib.parse import parse_qsl, urlencode
 
@@ -22,3 +23,19 @@ def cell_url(url: str, cell: str) -> str:
 def cell_public_url(pattern: str, cell: str) -> str:
     """Return the public URL of a cell: the pattern with the cell's host label in place of `{cell}`."""
     return pattern.replace(PLACEHOLDER, cell.replace("_", "-"))
+
+
+def basic_pattern(cell: str) -> str:
+    """Return a regular expression of the Authorization header with a key of the cell as the password of Basic.
+
+    For proxies that cannot decode base64. The start of the password has one of three encodings, which depends on the
+    length of the user name.
+    """
+    start, encodings = f":hk_{cell}_".encode(), []
+    for shift in range(3):
+        encoded = base64.b64encode(bytes(shift) + start + bytes(2)).decode()
+        partial = (shift * 8 + 5) // 6  # characters that also encode bits of the user name
+        complete = (shift + len(start)) * 8 // 6  # the next one also encodes bits of what follows
+        skipped = f"[A-Za-z0-9+/]{{{partial}}}" if partial else ""
+        encodings.append(skipped + re.escape(encoded[partial:complete]))
+    return rf"(?i:basic) +(?:[A-Za-z0-9+/]{{4}})*(?:{'|'.join(encodings)})"
