@@ -65,6 +65,7 @@ PROOFS = {
     "pgbouncer": ["tests/storage/test_pgbouncer.py", "tests/journeys/test_pgbouncer.py"],
     "restore": [*RESTORE, "tests/proof/test_pitr.py", "tests/proof/test_litestream.py"],
     "upgrade": ["tests/proof/test_upgrade.py"],
+    "cells": ["tests/proof/test_cells.py", "tests/journeys/test_cells.py"],
     "citus": ["tests/proof/test_citus.py"],
     "copy": ["tests/proof/test_live_copy.py", "tests/storage/test_database_copy.py"],
     "pumping": ["tests/proof/test_pumping.py"],

@@ -31,6 +31,7 @@ SIZES = {
     "P18 changed requests": (40, 19_800),  # for an endpoint
     "P19 seeds": (100, 10_000),
     "P20 crashes": (2, 50),
+    "cells requests": (200, 5_000),
     "live copy kills": (2, 10),
     "recovery stops": (2, 20),
     "P22 kills": (3, 10),
