@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -35,12 +36,11 @@ os.read(place["control"], 1)
 
 
 class Family:
-    def __init__(self, folder: Path, count: int) -> None:
+    def __init__(self, folder: Path, count: int, **options: Any) -> None:
         self.folder = folder
         self.greetings: list[str] = []
-        self.parent = ProcessGroup(
-            count, [], self.greetings.append, [sys.executable, "-I", "-S", "-c", CHILD, str(folder)]
-        )
+        command = [sys.executable, "-I", "-S", "-c", CHILD, str(folder)]
+        self.parent = ProcessGroup(count, [], self.greetings.append, command, **options)
 
     def begun(self) -> list[tuple[int, int]]:
         """Return (number, process id) of all processes that have started, in order."""
@@ -137,6 +137,27 @@ async def test_process_that_cannot_start_does_not_end_the_others(make: Make) -> 
         await wait_until(lambda: len(family.begun()) > 1 + 2 * processes.DEATHS_MAX)
         assert is_alive(family.begun()[0][1])
         assert not family.greetings
+
+
+async def test_group_that_cannot_start_is_tried_again_beside_a_group_that_runs(tmp_path: Path) -> None:
+    families = []
+    for name in ("cell_01", "cell_02"):
+        (tmp_path / name).mkdir()
+        families.append(Family(tmp_path / name, 1, gives_up=False, cell=name, environment={"HELIOGRAPH_CELL": name}))
+    broken, other = families
+    broken.fails(1)
+    task = asyncio.create_task(run_groups([family.parent for family in families]))
+    with capture_logs() as logs:
+        await wait_until(lambda: len(broken.begun()) > 2 * processes.DEATHS_MAX and other.greetings)
+        assert len(other.begun()) == 1
+        assert {line["cell"] for line in logs if "died" in line["event"]} == {"cell_01"}
+        ((_, pid),) = other.begun()
+        assert b"HELIOGRAPH_CELL=cell_02\0" in Path(f"/proc/{pid}/environ").read_bytes()
+        (broken.folder / "fails 1").unlink()
+        await wait_until(lambda: broken.greetings)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await task == 0
+    assert not is_alive(pid)
 
 
 async def test_a_reload_replaces_them_one_after_the_other(make: Make) -> None:

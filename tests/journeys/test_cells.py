@@ -226,6 +226,37 @@ def connect_tls(cells: Cells, cell: Cell, port: int) -> smtplib.SMTP_SSL:
     return Named(cell.host, port, timeout=PATIENCE_S, context=cells.authority.trusted())
 
 
+def test_key_made_in_a_cell_names_it_on_every_page_and_in_every_command(front: int, cell: Cell) -> None:
+    made = cell.commands.run("key", "create", "--team", "team_acme", "--scope", "manage").stdout.split()[-1]
+    assert made.startswith(f"hk_{cell.name}_")
+    bearer = {"Host": API_HOST, "Authorization": f"Bearer {made}"}
+    created = ask("POST", "/v1/keys", {"name": f"of {made[-6:]}", "scopes": ["manage"]}, bearer, front)
+    assert created.status == 201, created.raw
+    id_, token = created.json["id"], created.json["token"]
+    assert token.startswith(f"hk_{id_}_") and id_.startswith(f"{cell.name}_")
+    listed = ask("GET", f"/v1/keys?limit=1&after={id_}", None, bearer, front)
+    assert listed.status == 200, listed.raw
+    rotated = ask("POST", f"/v1/keys/{id_}/rotate", {}, bearer, front)
+    assert rotated.status in (200, 201) and rotated.json["token"].startswith(f"hk_{cell.name}_"), rotated.raw
+    page = cell.ask("GET", f"/dashboard/teams/team_acme/keys/{id_}", headers=cell.cookie, port=front)
+    assert page.status == 200 and f"hk_{id_}_" in page.raw.decode()
+    assert ask("DELETE", f"/v1/keys/{id_}", None, bearer, front).status == 200
+    assert ask("GET", "/v1/me", None, {**bearer, "Authorization": f"Bearer {token}"}, front).code == "invalid_api_key"
+    assert cell.commands.run("key", "revoke", made).returncode == 0
+
+
+def test_metrics_of_a_cell_do_not_count_the_others(cells: Cells) -> None:
+    first, second = cells.cells.values()
+    before = [accepted_count(cell) for cell in (first, second)]
+    first.ask("POST", "/v1/emails", mail_of(first), {"Authorization": f"Bearer {first.key}"})
+    assert [accepted_count(cell) for cell in (first, second)] == [before[0] + 1, before[1]]
+
+
+def accepted_count(cell: Cell) -> float:
+    text = cell.ask("GET", "/metrics").raw.decode()
+    return sum(float(line.split()[-1]) for line in text.splitlines() if "messages_accepted_total{" in line)
+
+
 def test_dead_process_of_a_cell_is_replaced_while_the_other_cell_answers(cells: Cells) -> None:
     first, second = cells.cells.values()
     pid = listening_pid(first.port)
