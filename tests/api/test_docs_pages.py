@@ -227,6 +227,30 @@ def test_markdown(markdown: str, html: str) -> None:
     assert guides.to_html(markdown)[0].strip() == html
 
 
+def test_code_blocks_have_a_label_and_table_cells_the_name_of_their_column() -> None:
+    blocks, _ = guides.to_html('```sh\ncurl x\n```\n\n```json\n{"id": 1}\n```\n\n```\nplain\n```\n')
+    assert (
+        blocks.count('class="code-block copyable block"') == 2
+        and '<div class="code-block"><p class="label">Response</p>' in blocks
+    )
+    assert '<p class="label">Shell</p><pre tabindex="0"><code>curl x' in blocks and blocks.count('class="label"') == 2
+    table, _ = guides.to_html("| A | [`B`](x.md) |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n")
+    assert re.findall("<td.*?>", table) == ["<td>", '<td data-label="B">'] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "neighbours"),
+    [
+        (guides.GUIDE_NAMES[0], ["Next"]),
+        (guides.GUIDE_NAMES[1], ["Previous", "Next"]),
+        (guides.GUIDE_NAMES[-1], ["Previous"]),
+    ],
+)
+def test_guide_links_to_the_previous_and_next_guide(name: str, neighbours: list[str]) -> None:
+    part = pages()[f"/docs/guides/{name}"].partition('class="docs-next"')[2].partition("</nav>")[0]
+    assert re.findall(r">(Previous|Next)<", part) == neighbours
+
+
 # -- the routes that answer them ---------------------------------------------------------------------------
 
 

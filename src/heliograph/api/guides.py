@@ -71,6 +71,18 @@ GUIDE_NAMES = [name for group in GUIDES.values() for name in group]
 # Guides of earlier versions → the guide that has their content now.
 MOVED_GUIDES = {"dashboard": "accounts", "glossary": "start"}
 LONG_LINE_CHARS = 80  # longer JSON is indented
+# Language of a code block in the Markdown → its label above the code
+CODE_LABELS = {
+    "sh": "Shell",
+    "json": "JSON",
+    "python": "Python",
+    "js": "JavaScript",
+    "go": "Go",
+    "php": "PHP",
+    "sql": "SQL",
+    "toml": "TOML",
+    "vector": "Test vector",
+}
 COMMENT = re.compile(r"<!--.*?-->\n?", re.S)
 URL_BY_LINK = {"internals/contract.md#contract-13": "/docs/guides/test-recipients", "errors.md": "/docs/errors"}
 
@@ -112,6 +124,7 @@ def to_html(markdown: str) -> tuple[Markup, list[Heading]]:
     rules["table_close"] = lambda *_: "</table></div>"
     rules["code_inline"] = lambda tokens, index, *_: f"<code>{soft_wrap(tokens[index].content)}</code>"
     tokens = parser.parse(markdown)
+    _label_cells(tokens)
     headings = []
     for opening, inline in pairwise(tokens):
         if opening.type == "heading_open":
@@ -136,6 +149,22 @@ def guide_url(target: str) -> str | None:
         return target
     name = file.removesuffix(".md")
     return f"/docs/guides/{name}{hash_}{fragment}" if name in GUIDE_NAMES else URL_BY_LINK.get(file)
+
+
+def _label_cells(tokens: list[Any]) -> None:
+    """Add the header of its column to each cell of a table: on phones, a row is shown as a list of labelled cells."""
+    titles, column = list[str](), 0
+    for opening, inline in pairwise(tokens):
+        if opening.type == "table_open":
+            titles = []
+        elif opening.type == "tr_open":
+            column = 0
+        elif opening.type == "th_open":
+            titles.append(re.sub(r"[`*\[]|\]\(.*?\)", "", inline.content))
+        elif opening.type == "td_open":
+            if column and titles[column]:
+                opening.attrs["data-label"] = titles[column]
+            column += 1
 
 
 def _rewrite_links(tokens: list[Any]) -> list[Any]:
@@ -169,5 +198,7 @@ def _code_block(token: Any, *, is_response: bool) -> str:
     if token.info == "json" and max(map(len, code.splitlines())) > LONG_LINE_CHARS:
         with suppress(msgspec.DecodeError):
             code = msgspec.json.format(code, indent=2)
-    block = f'<pre tabindex="0"><code>{colour_values(code)}</code></pre>'
-    return f"{block}\n" if is_response else f'<div class="copyable block">{block}</div>\n'
+    label = "Response" if is_response else CODE_LABELS.get(token.info, "")
+    title = f'<p class="label">{label}</p>' if label else ""
+    block = f'{title}<pre tabindex="0"><code>{colour_values(code)}</code></pre>'
+    return f'<div class="code-block{"" if is_response else " copyable block"}">{block}</div>\n'

@@ -152,8 +152,11 @@ class Docs:
     def guide(self, name: str) -> str | None:
         if name not in GUIDE_NAMES:
             return None
-        guide = read_guide(name)
-        return self._page("guide.html", guide.title, f"/docs/guides/{name}", guide=guide)
+        guide, index = read_guide(name), GUIDE_NAMES.index(name)
+        following = GUIDE_NAMES[index + 1] if index + 1 < len(GUIDE_NAMES) else ""
+        others = {"Previous": GUIDE_NAMES[index - 1] if index else "", "Next": following}
+        neighbours = [(label, read_guide(other)) for label, other in others.items() if other]
+        return self._page("guide.html", guide.title, f"/docs/guides/{name}", guide=guide, neighbours=neighbours)
 
     def llms_txt(self) -> str:
         """Return the index of the docs for language models, as defined by llmstxt.org."""
