@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from heliograph.dashboard.restriction_texts import describe_restrictions
 from heliograph.domain.setup.key_restrictions import restrictions_revision
-from heliograph.domain.setup.records import KeyRestrictions, TeamRecord
+from heliograph.domain.setup.records import Domain, KeyRestrictions, TeamRecord
 from heliograph.storage.audit import NEWEST, AuditFilter
 from heliograph.storage.requests import LoggedRequest
 from heliograph.storage.store import Store
@@ -56,6 +57,78 @@ async def test_ticked_boxes_are_the_entries_of_a_list(store: Store, clock: TestC
     assert 'value="sms" checked' in shown and 'value="whatsapp">' in shown
 
 
+async def test_domains_of_the_team_are_boxes_of_the_senders(store: Store, clock: TestClock) -> None:
+    pages = await make_pages(store, clock)
+    domain = Domain(id="dom_1", team="team_acme", name="acme.test", brand="Acme")
+    await write_records(store, ("domain", "dom_1", domain, "team_acme"))
+    assert 'name="senders.*@acme.test"' in (await pages.get(f"{KEYS}/new")).html
+    form = {"name": "agent", "send": "yes", "mode_senders": "some", "senders.*@acme.test": "*@acme.test"}
+    assert (await pages.post(KEYS, form | {"senders": "shop@b.test"})).status == 200
+    (caller,) = store.setup.current.callers.values()
+    assert caller.key.restrictions == KeyRestrictions(senders=("shop@b.test", "*@acme.test"))
+    page = await pages.get(f"{KEYS}/{caller.key.id}/restrictions")
+    assert 'value="*@acme.test" checked' in page.html and 'value="shop@b.test"' in page.html
+    assert "This key may send on every channel from shop@b.test and any address at acme.test." in page.text
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [("all", None), ("some", KeyRestrictions(channels=("sms",))), ("none", KeyRestrictions(channels=()))],
+)
+async def test_mode_of_a_list_decides_whether_its_entries_count(
+    store: Store, clock: TestClock, mode: str, expected: KeyRestrictions | None
+) -> None:
+    pages = await make_pages(store, clock)
+    form = {"name": "agent", "send": "yes", "mode_channels": mode, "channels.sms": "sms"}
+    assert (await pages.post(KEYS, form)).status == 200
+    (caller,) = store.setup.current.callers.values()
+    assert caller.key.restrictions == expected
+
+
+async def test_selection_without_entries_is_an_error(store: Store, clock: TestClock) -> None:
+    pages = await make_pages(store, clock)
+    refused = await pages.post(KEYS, {"name": "agent", "send": "yes", "mode_templates": "some"})
+    assert refused.status == 400 and "Select at least one, or choose None." in refused.text
+    assert 'name="mode_templates" value="some" checked' in refused.html
+    assert '<details class="apart fold" open>' in refused.html
+    assert not store.setup.current.callers
+
+
+@pytest.mark.parametrize(
+    ("restrictions", "sentence"),
+    [
+        (KeyRestrictions(channels=("email", "sms")), "This key may send email and SMS."),
+        (KeyRestrictions(channels=("verify",)), "This key may send verification codes."),
+        (KeyRestrictions(channels=("email", "verify")), "This key may send email and verification codes."),
+        (KeyRestrictions(channels=("*",), senders=()), "This key may send on every channel (no emails)."),
+        (
+            KeyRestrictions(recipients=("*@a.test", "+49*", "b@c.test")),
+            "This key may send on every channel to any address at a.test, numbers that start with +49 and b@c.test.",
+        ),
+        (KeyRestrictions(recipients=("*",)), "This key may send on every channel to anyone."),
+        (
+            KeyRestrictions(recipients=("a", "b", "c", "d")),
+            "This key may send on every channel to 4 recipient entries.",
+        ),
+        (KeyRestrictions(templates=("tpl_gone",)), "This key may send on every channel with the template tpl_gone."),
+        (KeyRestrictions(templates=("a", "b", "c", "d")), "This key may send on every channel with 4 templates."),
+        (
+            KeyRestrictions(per_hour=1, per_day=2000, spend_per_day=2_500_000),
+            "This key may send on every channel, at most 1 recipient an hour, 2,000 recipients a day"
+            " and 2.50 EUR a day.",
+        ),
+        (
+            KeyRestrictions(per_day=5, approval="required"),
+            "This key may send on every channel, at most 5 recipients a day. An owner must approve every message.",
+        ),
+        (KeyRestrictions(channels=()), "This key may not send anything."),
+        (KeyRestrictions(per_hour=0), "This key may not send anything."),
+    ],
+)
+def test_restrictions_are_described_in_a_sentence(restrictions: KeyRestrictions, sentence: str) -> None:
+    assert describe_restrictions(restrictions, {}, "EUR") == sentence
+
+
 async def test_key_without_restrictions_shows_none(store: Store, clock: TestClock) -> None:
     pages = await make_pages(store, clock)
     assert (await pages.post(KEYS, {"name": "server", "send": "yes", "recipients": " ", "per_day": ""})).status == 200
@@ -90,9 +163,9 @@ async def test_restrictions_of_a_key_are_edited_and_removed(store: Store, clock:
     (id_,) = store.setup.current.callers
     here = f"{KEYS}/{id_}"
     shown = (await pages.get(f"{here}/restrictions")).html
-    for value in ('value="*@example.com"', 'value="none"', 'value="0"', 'name="approval" value="yes" checked'):
+    for value in (">*@example.com</textarea>", 'value="0"', 'name="approval" value="yes" checked'):
         assert value in shown
-    assert 'name="channels.none" value="none" checked' in shown and 'value="email" checked' not in shown
+    assert 'name="mode_channels" value="none" checked' in shown and 'value="email" checked' not in shown
     before = store.setup.current.callers[id_].key
     assert before.restrictions and (before.restrictions.channels, before.restrictions.approval) == ((), "required")
     assert (await pages.post(f"{here}/restrictions", form)).status == 303

@@ -2,10 +2,12 @@
 
 from typing import Any, get_args
 
+import msgspec
 from msgspec.structs import asdict, replace
 
 from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect, field_errors
 from heliograph.dashboard.render import channel_name
+from heliograph.dashboard.restriction_texts import describe_restrictions, entry_labels
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.sending.key_limits import LimitName, limit_states
 from heliograph.domain.sending.pricing import format_amount
@@ -22,20 +24,27 @@ NOTHING = "none"  # value of a list field that means an empty list, which permit
 
 # (field, label, hint) of the restrictions in the form
 LIST_FIELDS = (
-    ("channels", "Channels", "Leave all unticked for no limit."),
-    ("senders", "Senders", "Addresses or *@domain, for emails."),
-    ("recipients", "Recipients", "Addresses, *@domain, phone numbers, or prefixes such as +49*."),
-    (
-        "templates",
-        "Templates",
-        "Leave all unticked for no limit. Emails without a template are refused once you tick one.",
-    ),
+    ("channels", "Channels", ""),
+    ("templates", "Templates", "With some selected, emails without a template are refused."),
+    ("senders", "Email senders", "Does not limit SMS and WhatsApp."),
+    ("recipients", "Recipients", ""),
 )
 LIMIT_FIELDS: tuple[tuple[LimitName, str, str], ...] = (
-    ("per_hour", "Recipients per hour", "In any 60 minutes."),
-    ("per_day", "Recipients per day", "In any 24 hours."),
-    ("spend_per_day", "Spend per day", "Amount such as 5.00, in any 24 hours."),
+    ("per_hour", "Recipients per hour", "In any 60 minutes"),
+    ("per_day", "Recipients per day", "In any 24 hours"),
+    ("spend_per_day", "Spend per day", "In any 24 hours"),
 )
+# (value, label) of how a list restricts. The field is `mode_` and the name of the list.
+MODES = (("all", "Any"), ("some", "Only selected"), (NOTHING, "None"))
+# label, placeholder and hint of the text field of a list
+TEXT_FIELDS = {
+    "senders": ("Other senders", "orders@example.com, *@example.com", "Addresses, or *@domain. Separate with commas."),
+    "recipients": (
+        "Allowed recipients",
+        "*@example.com\n+49*",
+        "One per line: an address, *@domain, a phone number, or a prefix such as +49*.",
+    ),
+}
 
 
 async def create(request: PageRequest) -> PageResponse:
@@ -64,11 +73,18 @@ async def create(request: PageRequest) -> PageResponse:
 
 def _read_restrictions(form: dict[str, str]) -> KeyRestrictions | None:
     """Return the restrictions in the form. An empty field restricts nothing."""
-    fields: dict[str, Any] = {
-        name: [] if entries == [NOTHING] else entries
-        for name, *_ in LIST_FIELDS
-        if (entries := _list_entries(form, name))
-    }
+    fields: dict[str, Any] = {}
+    for name, *_ in LIST_FIELDS:
+        entries = _list_entries(form, name)
+        match _list_mode(form, name, entries):
+            case "all":
+                pass
+            case "some" if not entries:
+                raise InvalidRequest(f"{name}: Select at least one, or choose None.", param=f"restrictions.{name}")
+            case "some":
+                fields[name] = entries
+            case _:
+                fields[name] = []
     if form.get("approval"):
         fields["approval"] = "required"
     for name, *_ in LIMIT_FIELDS:
@@ -83,22 +99,59 @@ def _list_entries(form: dict[str, str], name: str) -> list[str]:
     return [*form.get(name, "").replace(",", " ").split(), *ticked]
 
 
+def _list_mode(form: dict[str, str], name: str, entries: list[str]) -> str:
+    """Return how a list restricts (MODES); a form without the choice restricts to the entries it has."""
+    derived = "all" if not entries else NOTHING if entries == [NOTHING] else "some"
+    return form.get(f"mode_{name}") or derived
+
+
+class ListField(msgspec.Struct, frozen=True, kw_only=True):
+    """A list of restrictions as the form shows it."""
+
+    name: str
+    label: str
+    hint: str
+    mode: str  # value of MODES
+    boxes: list[tuple[str, str, bool]]  # (entry, label, is ticked)
+    text: str | None = None  # entries without a box; None: has no text field
+
+
 def _restriction_fields(request: PageRequest, form: dict[str, str]) -> dict[str, Any]:
-    """Return what the fields of the restrictions need; `options`: field → (entry, label, is ticked) of its boxes."""
+    """Return what the form needs to show the restrictions in it."""
     templates = sorted(request.team.templates.values(), key=lambda template: template.name)
-    known = {
+    boxes = {
         "channels": {channel: channel_name(channel) for channel in get_args(KeyChannel) if channel != "*"},
         "templates": {template.id: template.name for template in templates},
+        "senders": {f"*@{name}": f"Any address at {name}" for name in sorted(request.team.domains)},
+        "recipients": {},
     }
-    options = {}
-    for name, labels in known.items():
-        entries = _list_entries(form, name)
-        unknown = {entry: entry for entry in entries if entry != NOTHING}
-        if labels:
-            options[name] = [
-                (entry, label, entry in entries) for entry, label in (unknown | labels | {NOTHING: "Nothing"}).items()
-            ]
-    return {"list_fields": LIST_FIELDS, "limit_fields": LIMIT_FIELDS, "form": form, "options": options}
+    lists = []
+    for name, label, hint in LIST_FIELDS:
+        entries, labels = _list_entries(form, name), boxes[name]
+        others = [entry for entry in entries if entry not in labels and entry != NOTHING]
+        if name not in TEXT_FIELDS:
+            labels = {entry: entry for entry in others} | labels
+        lists.append(
+            ListField(
+                name=name,
+                label=label,
+                hint=hint,
+                mode=_list_mode(form, name, entries),
+                boxes=[(entry, text, entry in entries) for entry, text in labels.items()],
+                text=("\n" if name == "recipients" else ", ").join(others) if name in TEXT_FIELDS else None,
+            )
+        )
+    has_restrictions = any(one.mode != "all" for one in lists) or any(
+        form.get(name) for name in ("approval", *(name for name, *_ in LIMIT_FIELDS))
+    )
+    return {
+        "lists": lists,
+        "limit_fields": LIMIT_FIELDS,
+        "text_fields": TEXT_FIELDS,
+        "modes": MODES,
+        "form": form,
+        "has_restrictions": has_restrictions,
+    }
 
 
 def _restriction_errors(refusal: InvalidRequest) -> dict[str, str]:
@@ -189,7 +242,12 @@ async def show_restrictions(request: PageRequest) -> Page:
 def _restrictions_page(
     request: PageRequest, key: Key, form: dict[str, str], revision: str, errors: dict[str, str] | None = None
 ) -> Page:
-    values = {"key": key, "revision": revision, **_restriction_fields(request, form)}
+    values = {
+        "key": key,
+        "revision": revision,
+        "sentence": _describe(request, key),
+        **_restriction_fields(request, form),
+    }
     return Page("key_restrictions.html", values | {"errors": errors or {}}, 400 if errors else 200)
 
 
@@ -210,10 +268,17 @@ def _find_key(request: PageRequest) -> Key:
     return caller.key
 
 
+def _describe(request: PageRequest, key: Key) -> str:
+    """Return a sentence about the restrictions of a key; empty if it has none."""
+    if key.restrictions is None:
+        return ""
+    return describe_restrictions(key.restrictions, request.team.templates, request.team.record.currency)
+
+
 async def _restriction_values(request: PageRequest, key: Key) -> dict[str, Any]:
     """Return what a restricted key may send, and how much of its limits is left."""
     if key.restrictions is None:
-        return {"lists": [], "limits": []}
+        return {"lists": [], "limits": [], "sentence": ""}
     account = await request.store.ledger.get_account(request.team.record.ref)
     states = limit_states(account, key, request.context.clock.team_now(request.team.record.ref))
 
@@ -221,8 +286,9 @@ async def _restriction_values(request: PageRequest, key: Key) -> dict[str, Any]:
         return format_amount(value) if name == "spend_per_day" else str(value)
 
     return {
+        "sentence": _describe(request, key),
         "lists": [
-            (label, ", ".join(entries) or "None")
+            (label, ", ".join(entry_labels(name, entries, request.team.templates)) or "None")
             for name, label, _ in LIST_FIELDS
             if (entries := getattr(key.restrictions, name)) is not None
         ],
