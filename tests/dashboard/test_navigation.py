@@ -69,7 +69,12 @@ def test_current_team_menu_item_is_marked(name: str, path: str, is_here: bool) -
 
 @pytest.mark.parametrize(
     ("path", "name"),
-    [("", "Health"), ("/teams/team_a", "Health"), ("/people/usr_a", "People"), ("/notices", "Platform")],
+    [
+        ("", "Teams & health"),
+        ("/teams/team_a", "Teams & health"),
+        ("/people/usr_a", "People"),
+        ("/notices", "Platform"),
+    ],
 )
 def test_current_operator_menu_item_is_marked(path: str, name: str) -> None:
     assert [place.name for place in OPERATOR_MENU if place.is_current(OPERATOR + path, OPERATOR)] == [name]

@@ -67,7 +67,7 @@ MENU: dict[str, tuple[NavItem, ...]] = {
     ),
 }
 OPERATOR_MENU: tuple[NavItem, ...] = (
-    NavItem("Health", OPERATOR, "health", "operator teams status tenants", "operator", "/teams"),
+    NavItem("Teams & health", OPERATOR, "health", "operator teams status tenants", "operator", "/teams"),
     NavItem("Approvals", f"{OPERATOR}/approvals", "check", "operator domains templates", "operator"),
     NavItem("People", f"{OPERATOR}/people", "people", "operator accounts", "operator"),
     NavItem("Carriers", f"{OPERATOR}/carriers", "carrier", "operator smtp smpp provider", "operator"),

@@ -62,8 +62,9 @@ async def show(request: PageRequest) -> PageResponse:
             "lines": lines,
             "days": DAYS,
             "is_empty": not rates,
-            "total_sends": sum(rate.sends for rate in rates),
-            "total_complaints": sum(rate.complaints for rate in rates),
+            "total": RateRow(
+                name="", sends=sum(rate.sends for rate in rates), complaints=sum(rate.complaints for rate in rates)
+            ),
             "percent": format_percent,
         },
     )
