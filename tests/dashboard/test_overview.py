@@ -6,9 +6,14 @@ from typing import Any
 import pytest
 
 from heliograph.dashboard.views.overview import _share_tile
+from heliograph.domain.setup.records import Domain, TeamRecord, Webhook
 from heliograph.storage.stats import StateCounts
+from heliograph.storage.store import Store
+from tests.clocks import TestClock
 from tests.dashboard.conftest import Shoot, Site, sync_api
+from tests.dashboard.inside import Pages, write_records
 from tests.service import until
+from tests.storage.test_idempotency import make_context
 
 expect = sync_api.expect
 PHONE = "+15005550006"
@@ -54,6 +59,25 @@ def test_overview_shows_figures_charts_and_tables(site: Site, shoot: Shoot) -> N
     expect(page.locator(".figure").first).to_have_text("1")
     expect(page.get_by_role("heading", name="Sent, last 12 months")).to_be_visible()
     assert page.get_by_role("heading", name="Bounce rate").count() == 0
+
+
+@pytest.mark.anyio
+async def test_team_that_sent_nothing_sees_its_first_steps(store: Store, clock: TestClock) -> None:
+    await write_records(store, ("team", "team_acme", TeamRecord(ref=1, id="team_acme", name="Acme"), "team_acme"))
+    pages = Pages(make_context(store, clock))
+    path = "/dashboard/teams/team_acme"
+    page = await pages.get(path, "developer")
+    assert "Get started 0 of 4 done" in page.text and "Bounce rate" not in page.text
+    for link in ("/keys/new", "/start", "/senders/domains/new", "/webhooks/new"):
+        assert f'class="button" href="{path}{link}"' in page.html
+    assert "Get started" not in (await pages.get(path, "viewer")).text
+    await pages.post(f"{path}/keys", {"name": "server", "send": "yes"})
+    assert "Get started 1 of 4 done" in (await pages.get(path, "developer")).text
+    domain = Domain(id="dom_1", team="team_acme", name="acme.test", brand="Acme", verified=True)
+    hook = Webhook(id="whk_1", team="team_acme", url="https://acme.test/hook", events=("*",), secret="x", created_at=1)
+    await write_records(store, ("domain", "dom_1", domain, "team_acme"), ("webhook", "whk_1", hook, "team_acme"))
+    page = await pages.get(path, "developer")
+    assert "Get started" not in page.text and "Bounce rate" in page.text
 
 
 def test_overview_alerts_link_to_their_fix(site: Site, shoot: Shoot) -> None:

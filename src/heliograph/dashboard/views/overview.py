@@ -23,6 +23,7 @@ from heliograph.domain.limits import DAY_MS, HOUR_MS
 from heliograph.domain.mail.reputation import MIN_SENDS, judge_rate, warning_threshold
 from heliograph.domain.refusals import Refusal
 from heliograph.domain.setup.records import Team
+from heliograph.manage.keys import keys_of
 from heliograph.storage.stats import QUEUE_COUNT_MAX, StateCounts
 
 CHANNEL_LABELS: dict[str, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
@@ -100,7 +101,10 @@ async def show(request: PageRequest, to: str = MAGIC_RECIPIENT, error: str = "")
     total = _sum_counts(chain(*counts_by_channel.values()))
     email = _sum_counts(counts_by_channel.get("email", ()))
     messages_link = partial(_messages_url, request.team_path, time_buckets[0].start, time_buckets[-1].end)
+    used = alerts.emails_used_this_month(account, now)
+    has_sent = bool(total.sent or used or any(counts.sent for counts in previous_counts))
     values = {
+        "steps": [] if has_sent or not request.has_role("developer") else _first_steps(request),
         "live": live_url,
         "span": span,
         "spans": SPAN_LABELS,
@@ -123,7 +127,7 @@ async def show(request: PageRequest, to: str = MAGIC_RECIPIENT, error: str = "")
         "rate_min_messages": RATE_MIN_MESSAGES,
         "bucket_unit": charts.BUCKETS_BY_SPAN[span][0],
         "account": account,
-        "used": alerts.emails_used_this_month(account, now),
+        "used": used,
         "waiting": overview.waiting,
         "count_max": QUEUE_COUNT_MAX,
         "blocked": [CHANNEL_LABELS[item] for item in blocked_channels(request.setup.carriers, store.circuits.current)],
@@ -140,6 +144,53 @@ async def show(request: PageRequest, to: str = MAGIC_RECIPIENT, error: str = "")
         "wrong": error,
     }
     return Page("overview.html", values, 400 if error else 200)
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """A first step of a new team."""
+
+    title: str
+    text: str
+    link: str  # relative to the team's pages
+    link_text: str
+    is_done: bool = False
+
+
+def _first_steps(request: PageRequest) -> list[Step]:
+    """Return what a team that has sent nothing has to do; empty if only sending is left."""
+    team = request.team
+    steps = [
+        Step(
+            title="Create an API key",
+            text="Your program uses a key to call the API.",
+            link="/keys/new",
+            link_text="New key",
+            is_done=any(not key.revoked for key in keys_of(request.setup, team.record.id)),
+        ),
+        Step(
+            title="Send the first message",
+            text="Copy a request for curl, Python or Node.js, or send a test below.",
+            link="/start",
+            link_text="Quick start",
+        ),
+        Step(
+            title="Verify your domain",
+            text="Add DNS records, so that emails come from your own address.",
+            link="/senders/domains/new" if not team.domains else "/senders",
+            link_text="View domains" if team.domains else "New domain",
+            is_done=any(domain.verified for domain in team.domains.values()),
+        ),
+        Step(
+            title="Add a webhook",
+            text="Learn about deliveries, bounces and complaints as they happen.",
+            link="/webhooks/new",
+            link_text="New webhook",
+            is_done=bool(team.webhooks),
+        ),
+    ]
+    if sum(not step.is_done for step in steps) < 2:
+        return []
+    return [step for step in steps if request.can_open(f"/{step.link.split('/')[1]}")]
 
 
 def _period_start(time_buckets: Sequence[Bucket]) -> int:
