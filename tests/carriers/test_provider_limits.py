@@ -53,11 +53,14 @@ class Network:
         self.clock = clock
         self.states: dict[ProviderKey, ProviderState] = {}
         self.exchanges = 0
+        self.is_away = False  # whether the database cannot be reached
         self.processes: list[Mx] = []
 
     async def exchange(self, process: str, exchange: Exchange) -> ExchangeResult:
         self.exchanges += 1
         await asyncio.sleep(0)
+        if self.is_away:
+            raise OSError
         state = self.states.get(exchange.key, ProviderState())
         self.states[exchange.key], result = apply_exchange(state, exchange, process, self.clock.now())
         return result
@@ -202,7 +205,38 @@ async def test_after_a_refusal_one_message_is_sent_first() -> None:
         assert held(await net.send_all(3, priority="critical")) == 3
         net.clock.forward(1000)
         assert held(await net.send_all(3, priority="critical")) == 2
-        assert held(await net.send_all(3, priority="critical")) == 0
+
+
+async def test_after_a_refusal_as_many_messages_are_sent_at_once_as_were_accepted() -> None:
+    script: Script = {"mail": [TOO_FAST.replace("421", "450"), "250 ok"]}
+    async with network(script, final_delay=0.02, providers={"google": {"per_minute": 60}}) as net:
+        await net.send()
+        net.clock.forward(1000)
+        assert [10 - held(await net.send_all(10, priority="critical")) for _ in range(4)] == [1, 2, 4, 8]
+
+
+async def test_a_refusal_pauses_the_messages_of_all_processes() -> None:
+    script: Script = {"mail": [TOO_FAST.replace("421", "450"), "250 ok"]}
+    async with network(script, processes=2, final_delay=0.02, providers={"google": {"per_minute": 60}}) as net:
+        await net.send(process=0)
+        await asyncio.sleep(0.05)
+        assert held([await net.send(process=1)]) == 1
+        assert held([await net.send(process=1, priority="critical")]) == 1
+        net.clock.forward(1000)
+        outcomes = await asyncio.gather(*(net.send_all(3, process, priority="critical") for process in range(2)))
+        assert (net.received(), sum(map(held, outcomes))) == (1, 5)  # one process sends one message first
+        await asyncio.sleep(0.05)
+        assert held([await net.send(process=process, priority="critical") for process in range(2)]) == 0
+
+
+async def test_without_the_database_each_process_sends_one_message_after_a_pause() -> None:
+    script: Script = {"mail": [TOO_FAST.replace("421", "450"), "250 ok"]}
+    async with network(script, providers={"google": {"connections": 2}}) as net:
+        await net.send()
+        await asyncio.sleep(0.05)
+        net.clock.forward(1000)
+        net.is_away = True
+        assert held(await net.send_all(3)) == 2
 
 
 async def test_each_further_refusal_doubles_the_pause_except_of_critical_messages() -> None:
@@ -215,6 +249,17 @@ async def test_each_further_refusal_doubles_the_pause_except_of_critical_message
             assert (refused.held, after.held, after.retry_after_ms) == (False, True, wait_s * 1000)
             assert (critical.held, critical.retry_after_ms) == (True, 1000)
             net.clock.forward(wait_s * 1000)
+
+
+async def test_critical_messages_leave_from_the_address_without_a_refusal_after_the_pause() -> None:
+    script: Script = {"mail": [TOO_FAST.replace("421", "450"), "250 ok"]}
+    sources = [FIRST, warming(StandingClock(), 4)]
+    async with network(script, source_ips=sources, helo="", providers={"google": {"per_minute": 60}}) as net:
+        await net.send(priority="critical")
+        net.clock.forward(1000)
+        net.peers["2"].lines.clear()
+        assert held(await net.send_all(3, priority="critical")) == 0
+        assert net.sources() <= {f"[{SECOND}]"}
 
 
 @pytest.mark.parametrize("code", ["421", "450"])
@@ -259,6 +304,19 @@ async def test_critical_messages_do_not_exceed_the_connections() -> None:
         outcomes = await net.send_all(10, priority="critical")
         assert all(isinstance(outcome, Accepted) for outcome in outcomes)
         assert net.peers["2"].most_connections == 2
+
+
+async def test_connections_above_those_that_the_provider_accepts_are_not_opened_again() -> None:
+    script: Script = {"connect": ["220 ok", "220 ok", "450 4.7.0 Too many connections from your IP address", "220 ok"]}
+    async with network(script, final_delay=0.02, providers={"google": {"connections": 3}}) as net:
+        await net.send_all(3)
+        peer = net.peers["2"]
+        assert len(peer.talks) == 3
+        net.clock.forward(1000)
+        while held(await net.send_all(30)):
+            net.clock.forward(10_000)
+        assert len(peer.talks) == 3
+        assert net.states[ProviderKey("mx", "google", "")].connection_limit == 2
 
 
 async def test_connection_ends_after_the_configured_messages() -> None:

@@ -13,12 +13,15 @@ from heliograph.domain.delivery.provider_rates import (
     RATE_MIN,
     Limits,
     ProviderState,
+    RateRefusal,
     TokenRequest,
+    current_connections,
     current_rate,
     daily_limit,
     grant_tokens,
     is_in_use,
     lease_connections,
+    reduce_connections,
     reduce_rate,
 )
 from heliograph.domain.limits import DAY_MS, HOUR_MS, MINUTE_MS
@@ -241,3 +244,41 @@ def test_all_processes_together_never_exceed_the_limit(limit: int, requests: lis
         state, count = lease_connections(state, limit, process, wanted, opened[process], NOON)
         opened[process] = count  # opens and closes as many as it may
         assert opened.total() <= limit
+
+
+def refused_connection(state: ProviderState, opened: int, now: int, limit: int = 10) -> ProviderState:
+    refusal = RateRefusal(attempted_at=now, reply="421 Too many connections", open_connections=opened)
+    return reduce_connections(state, limit, refusal, "a", now)
+
+
+def test_a_refused_connection_limits_them_to_those_open_in_all_processes() -> None:
+    state, _ = lease_connections(ProviderState(), 10, "b", 4, 2, NOON)
+    state = refused_connection(state, 5, NOON)
+    assert current_connections(state, 10, NOON) == 7
+    assert current_connections(state, 6, NOON) == 6  # configured since
+
+
+def test_one_refusal_at_most_halves_the_connections() -> None:
+    state, limits = ProviderState(), list[int]()
+    for _ in range(5):
+        state = refused_connection(state, 0, NOON)
+        limits.append(current_connections(state, 10, NOON))
+    assert limits == [5, 2, 1, 1, 1]
+
+
+def test_reduced_connections_last_an_hour_and_longer_if_refused_again_afterwards() -> None:
+    state, now, hours = ProviderState(), NOON, list[int]()
+    for _ in range(7):
+        state = refused_connection(refused_connection(state, 8, now), 8, now)
+        begin = now
+        while current_connections(state, 10, now) < 10:
+            now += HOUR_MS
+        hours.append((now - begin) // HOUR_MS)
+    assert hours == [1, 2, 4, 8, 16, 24, 24]
+    state = refused_connection(state, 8, now + DAY_MS)
+    assert current_connections(state, 10, now + DAY_MS + HOUR_MS) == 10
+
+
+def test_a_refusal_of_messages_leaves_the_connections() -> None:
+    refusal = RateRefusal(attempted_at=NOON, reply="421 slow down")
+    assert reduce_connections(ProviderState(), 10, refusal, "a", NOON) == ProviderState()

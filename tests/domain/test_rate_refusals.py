@@ -2,7 +2,7 @@
 
 import pytest
 
-from heliograph.inbound.policy.smtp_reply import Reply, is_rate_refusal
+from heliograph.inbound.policy.smtp_reply import Reply, is_connection_refusal, is_rate_refusal
 
 ABOUT_RATE = (
     "421 4.7.28 Our system has detected an unusual rate of mail originating from your IP address.",
@@ -29,6 +29,26 @@ OTHERS = (
 
 @pytest.mark.parametrize(("text", "is_about_rate"), [*((t, True) for t in ABOUT_RATE), *((t, False) for t in OTHERS)])
 def test_rate_refusal_is_recognised_by_code_and_text(text: str, is_about_rate: bool) -> None:
+    assert is_rate_refusal(detail_of(text)) == is_about_rate
+
+
+@pytest.mark.parametrize(
+    ("text", "is_about_connections"),
+    [
+        ("451 4.7.1 Too many connections from your host", True),
+        ("421 4.7.0 Too many concurrent SMTP connections; please try again later", True),
+        ("421 4.3.2 The maximum number of concurrent server connections has exceeded a limit", True),
+        ("421 Too many sessions opened", True),
+        ("554 5.7.1 Too many connections", False),
+        ("450 4.7.0 Connection rate limit exceeded", False),
+        ("421 4.7.28 Our system has detected an unusual rate of mail originating from your IP address.", False),
+        ("451 4.7.1 Too many messages on this connection", False),
+    ],
+)
+def test_refusal_of_connections_is_recognised_by_its_text(text: str, is_about_connections: bool) -> None:
+    assert is_connection_refusal(detail_of(text)) == is_about_connections
+
+
+def detail_of(text: str) -> dict[str, str | None]:
     reply = Reply(int(text[:3]), (text[4:],))
-    detail = {"code": str(reply.code), "enhanced": reply.enhanced, "text": reply.text}
-    assert is_rate_refusal(detail) == is_about_rate
+    return {"code": str(reply.code), "enhanced": reply.enhanced, "text": reply.text}

@@ -5,10 +5,12 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from heliograph.domain.delivery.provider_pause import PROBE_WAIT_MS
 from heliograph.domain.delivery.provider_rates import (
     ConnectionRequest,
     Exchange,
     Limits,
+    ProbeClaim,
     ProviderKey,
     RateRefusal,
     TokenRequest,
@@ -43,6 +45,18 @@ async def test_processes_share_the_connections_of_a_provider(store: Store, other
     request = replace(TEN, tokens=None, connections=ConnectionRequest(wanted=4, opened=0))
     leases = [await process.provider_states.exchange(request) for process in (store, other)]
     assert [lease.connections for lease in leases] == [4, 0]
+
+
+async def test_processes_share_the_pause_after_a_refusal(store: Store, other: Store, clock: TestClock) -> None:
+    refusal = RateRefusal(attempted_at=clock.now(), reply="450 slow down")
+    await store.provider_states.exchange(replace(TEN, refusals=(refusal,)))
+    assert (await other.provider_states.exchange(TEN)).pause.until == clock.now() + PROBE_WAIT_MS
+    clock.forward(PROBE_WAIT_MS)
+    claim = replace(TEN, tokens=None, probe=ProbeClaim(is_critical=False))
+    probe_times = [(await process.provider_states.exchange(claim)).probe_at for process in (store, other)]
+    assert probe_times == [None, clock.now() + PROBE_WAIT_MS]
+    await store.provider_states.exchange(replace(TEN, replied_at=clock.now()))
+    assert (await other.provider_states.exchange(claim)).probe_at is None
 
 
 async def test_states_are_kept_by_carrier_provider_and_source_address(store: Store, clock: TestClock) -> None:

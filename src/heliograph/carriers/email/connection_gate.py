@@ -60,6 +60,15 @@ class ConnectionGate:
         """Return whether more connections are open than this process may have."""
         return self._opened > self._allowed
 
+    @property
+    def opened(self) -> int:
+        """Return how many connections this process has open."""
+        return self._opened
+
+    def limit_to_opened(self) -> None:
+        """Open no further connections until the share is renewed, because the provider refused one."""
+        self._resize(min(self._allowed, max(1, self._opened)))
+
     def count_opened(self) -> None:
         self._opened += 1
 

@@ -12,14 +12,15 @@ from heliograph.carriers.contract import NotReady, OutboundMessage, SendHooks
 from heliograph.carriers.email.connection_gate import ConnectionGate
 from heliograph.carriers.email.connection_pool import MAILS_PER_CONNECTION_MAX
 from heliograph.domain.delivery.outcome import Deferred, local_failure
+from heliograph.domain.delivery.provider_pause import PROBE_WAIT_MS, Pause, begin_pause, end_pause
 from heliograph.domain.delivery.provider_rates import (
-    QUIET_MS,
     TOKEN_VALID_MS,
     ConnectionRequest,
     Exchange,
     ExchangeResult,
     HoldReason,
     Limits,
+    ProbeClaim,
     ProviderKey,
     RateRefusal,
     TokenGrant,
@@ -30,16 +31,13 @@ from heliograph.domain.delivery.provider_rates import (
     provider_limits,
     warmup_starts_at,
 )
-from heliograph.domain.limits import MINUTE_MS, SECOND_MS
 from heliograph.domain.setup.carrier_kinds import MxOptions
 from heliograph.domain.setup.source_options import DEFAULT_POOL, SourcePool, address_of
-from heliograph.inbound.policy.smtp_reply import is_rate_refusal, pauses_host
+from heliograph.inbound.policy.smtp_reply import is_connection_refusal, is_rate_refusal, pauses_host
 from heliograph.runtime import metrics
 
 CRITICAL_REPORT_S = 0.5  # delay until messages sent without a token are counted for all processes
-PROBE_WAIT_MS = SECOND_MS  # wait for the reply to the message that is sent first after a refusal
-PAUSE_MS = MINUTE_MS  # pause after the second refusal in succession; equals the pause of a host after a 421
-PAUSE_MAX_MS = QUIET_MS
+SENDING_MAX = 16  # messages under way at once after a refusal, above which their number is not limited any more
 RECHECK_MS = 2 * TOKEN_VALID_MS  # a message that waited longer for a connection needs a new token
 TEXT_BY_REASON: dict[HoldReason, str] = {
     "provider_rate": "the rate limit for {provider} is reached",
@@ -67,59 +65,89 @@ class NextAttempt(msgspec.Struct, frozen=True):
     reason: HoldReason
 
 
-class RefusalPause:
-    """When messages may be sent again after a provider refused one because of the rate.
-
-    After the pause one message is sent first; the others wait for the reply to it. Repeated refusals lengthen the
-    pause, but not that of critical messages.
-    """
-
-    def __init__(self) -> None:
-        self.refused_at = 0  # time of the last refusal
-        self._refusals = 0  # refusals since the last accepted message
-        self._until = 0
-        self._critical_until = 0
-        self._probe: SendPermit | None = None  # the message that is sent first
-
-    def ends_at(self, now: int, permit: "SendPermit | None" = None, *, is_critical: bool = False) -> int | None:
-        """Return when to try again, or None if a message may be sent now."""
-        if not self._refusals or (permit and permit is self._probe):
-            return None
-        until = self._critical_until if is_critical else self._until
-        return max(until, now + PROBE_WAIT_MS) if self._probe or now < until else None
-
-    def start_sending(self, permit: "SendPermit") -> None:
-        if self._refusals:
-            self._probe = permit
-
-    def end_sending(self, permit: "SendPermit") -> None:
-        if self._probe is permit:
-            self._probe = None
-
-    def accept(self) -> None:
-        self._refusals = 0
-
-    def refuse(self, permit: "SendPermit", now: int, *, closes_connection: bool) -> None:
-        """Begin a pause, longer after each refusal in succession."""
-        if permit.admitted_at >= self.refused_at:  # otherwise the message was under way at the last refusal
-            self._refusals += 1
-        self.refused_at = now
-        first_ms = PAUSE_MS if closes_connection else PROBE_WAIT_MS
-        repeated_ms = min(PAUSE_MS * 2 ** (self._refusals - 2), PAUSE_MAX_MS)
-        self._critical_until = now + first_ms
-        self._until = now + (repeated_ms if self._refusals > 1 else first_ms)
-
-
-class SendPermit(msgspec.Struct, frozen=True, kw_only=True):
+class SendPermit(msgspec.Struct, kw_only=True, eq=False):
     """Permission to send one message to a provider from a source address."""
 
     source: str | None
     provider: str
     quota: "Quota"
-    admitted_at: int
+    attempted_at: int  # time of the admission, or of the check just before the message was sent
     has_token: bool
+    is_critical: bool
     gate: ConnectionGate | None
     mails_per_connection: int
+
+
+class RefusalPause:
+    """The pause after a provider refused a message because of the rate, as known to this process.
+
+    After the pause one message is sent first, and then as many at once as were accepted since, so that a backlog is not
+    refused as a whole.
+    """
+
+    def __init__(self) -> None:
+        self._pause = Pause()
+        self._probe: SendPermit | None = None  # the message that is sent first
+        self._sending = set[SendPermit]()  # messages under way that were sent after the refusal
+        self._sending_max: int | None = None  # None: no limit
+
+    @property
+    def refused_at(self) -> int:
+        return self._pause.refused_at
+
+    @property
+    def is_active(self) -> bool:
+        """Return whether messages wait for the reply to the one that is sent first."""
+        return self._pause.refusals > 0
+
+    @property
+    def is_recovering(self) -> bool:
+        """Return whether few messages were accepted since the last refusal."""
+        return self._sending_max is not None
+
+    def ends_at(self, now: int, permit: SendPermit | None = None, *, is_critical: bool = False) -> int | None:
+        """Return when to try again, or None if a message may be sent now."""
+        if permit and permit in self._sending:
+            return None
+        if self.is_active:
+            until = self._pause.ends_at(is_critical=is_critical)
+            return max(until, now + PROBE_WAIT_MS) if self._probe or now < until else None
+        is_full = self._sending_max is not None and len(self._sending) >= self._sending_max
+        return now + PROBE_WAIT_MS if is_full else None
+
+    def start_sending(self, permit: SendPermit) -> None:
+        if self.is_active:
+            self._probe = permit
+        if self.is_recovering:
+            self._sending.add(permit)
+
+    def end_sending(self, permit: SendPermit) -> None:
+        self._sending.discard(permit)
+        if self._probe is permit:
+            self._probe = None
+
+    def accept(self, permit: SendPermit) -> bool:
+        """Process another reply than a refusal; return whether it ends the pause."""
+        if permit.attempted_at <= self._pause.refused_at:
+            return False
+        if self._sending_max is not None:
+            self._sending_max = self._sending_max + 1 if self._sending_max < SENDING_MAX else None
+        if not self.is_active:
+            return False
+        self._pause = end_pause(self._pause, permit.attempted_at)
+        return True
+
+    def refuse(self, permit: SendPermit, now: int, *, closes_connection: bool) -> None:
+        self._pause = begin_pause(self._pause, permit.attempted_at, now, closes_connection=closes_connection)
+        self._sending_max = 1
+
+    def adopt(self, shared: Pause) -> None:
+        """Take over the state shared by all processes unless this process knows of later replies."""
+        if shared.refused_at > self._pause.refused_at:
+            self._sending_max = 1
+        elif shared.refused_at < self._pause.refused_at or not self.is_active:
+            return
+        self._pause = shared
 
 
 class AdmittedHooks(SendHooks):
@@ -152,6 +180,7 @@ class Quota:
         self._unused: dict[int, int] = {}
         self._critical = 0
         self._refusals: list[RateRefusal] = []
+        self._replied_at = 0  # when a message was sent whose reply ended a pause
         self.pause = RefusalPause()
         self._waiting: dict[bool, list[tuple[bool, asyncio.Future[NextAttempt | None]]]] = {True: [], False: []}
         self._task: asyncio.Task[None] | None = None
@@ -183,11 +212,12 @@ class Quota:
         return await next_attempt
 
     @property
-    def critical_order(self) -> tuple[int, bool, bool, int]:
+    def critical_order(self) -> tuple[int, bool, bool, bool, int]:
         """Return the sort key by which a critical message chooses among source addresses."""
         paused_until = self.pause.ends_at(self._now(), is_critical=True) or 0
         lacks_token = self.needs_tokens and not self.has_token
-        return paused_until, lacks_token, self.limits.warmup is not None, self.pause.refused_at
+        is_warming = self.limits.warmup is not None
+        return paused_until, self.pause.is_recovering, lacks_token, is_warming, self.pause.refused_at
 
     def take_critical(self) -> None:
         """Take a token if one is left; otherwise report the message to the state shared by all processes."""
@@ -202,6 +232,20 @@ class Quota:
         self._refusals.append(refusal)
         self._tokens = 0
         self._start()
+
+    def report_reply(self, attempted_at: int) -> None:
+        """Report the reply that ended a pause to the other processes."""
+        self._replied_at = attempted_at
+        self._start()
+
+    async def claim_probe(self, *, is_critical: bool) -> int | None:
+        """Return when to try again, or None if this process may send one message after a pause."""
+        try:
+            return (await self._access(probe=ProbeClaim(is_critical=is_critical))).probe_at
+        except Exception as error:
+            # Each process then sends one message.
+            log.warning("cannot read the provider limits", provider=self.key.provider, error=type(error).__name__)
+            return None
 
     async def close(self) -> None:
         if self._timer:
@@ -220,7 +264,7 @@ class Quota:
 
     async def _run(self) -> None:
         try:
-            while self._critical or self._refusals or any(self._waiting.values()):
+            while self._critical or self._refusals or self._replied_at or any(self._waiting.values()):
                 await self._exchange_once()
                 self._serve_waiting()
         finally:
@@ -243,8 +287,9 @@ class Quota:
             reserves_times=reserves_time,
         )
         refusals, self._refusals, self._critical, self._unused = tuple(self._refusals), [], 0, {}
+        replied_at, self._replied_at = self._replied_at, 0
         try:
-            result = await self._exchange(Exchange(key=self.key, limits=self.limits, tokens=request, refusals=refusals))
+            result = await self._access(tokens=request, refusals=refusals, replied_at=replied_at)
         except Exception as error:
             log.warning("cannot read the provider limits", provider=self.key.provider, error=type(error).__name__)
             for _, next_attempt in waiting:
@@ -281,7 +326,13 @@ class Quota:
                     next_attempt.set_result(None)
 
     async def _lease(self, request: ConnectionRequest) -> int:
-        return (await self._exchange(Exchange(key=self.key, limits=self.limits, connections=request))).connections
+        return (await self._access(connections=request)).connections
+
+    async def _access(self, **requests: Any) -> ExchangeResult:
+        """Send requests to the shared state and take over the pause that it has."""
+        result = await self._exchange(Exchange(key=self.key, limits=self.limits, **requests))
+        self.pause.adopt(result.pause)
+        return result
 
 
 class ProviderLimiter:
@@ -318,44 +369,61 @@ class ProviderLimiter:
             source=quota.key.source or None,
             provider=provider,
             quota=quota,
-            admitted_at=self._now(),
+            attempted_at=self._now(),
             has_token=quota.needs_tokens and message.priority != "critical",
+            is_critical=message.priority == "critical",
             gate=quota.gate,
             mails_per_connection=min(
                 limits.messages_per_connection or MAILS_PER_CONNECTION_MAX, MAILS_PER_CONNECTION_MAX
             ),
         )
 
-    def with_recheck(self, message: OutboundMessage, admission: SendPermit) -> OutboundMessage:
+    def with_recheck(self, message: OutboundMessage, permit: SendPermit) -> OutboundMessage:
         """Return the message with hooks that check the rate again once the message has a connection."""
-        hooks = AdmittedHooks(message.hooks, partial(self._recheck, admission, message.priority == "critical"))
+        hooks = AdmittedHooks(message.hooks, partial(self._recheck, permit))
         return msgspec.structs.replace(message, hooks=hooks)
 
-    async def _recheck(self, admission: SendPermit, is_critical: bool) -> None:
+    async def _recheck(self, permit: SendPermit) -> None:
         """Take a new token if the permit is older than RECHECK_MS or than a refusal because of the rate.
 
         Raises Held if no token is available, or if the provider refused a message because of the rate meanwhile.
         """
-        quota, is_old = admission.quota, self._now() - admission.admitted_at > RECHECK_MS
-        if admission.has_token and (is_old or quota.pause.refused_at >= admission.admitted_at):
+        quota, is_old = permit.quota, self._now() - permit.attempted_at > RECHECK_MS
+        if permit.has_token and (is_old or quota.pause.refused_at >= permit.attempted_at):
             next_attempt = await quota.take(was_held=True, reserves_time=True)
             if next_attempt:
-                raise self._held(admission.provider, next_attempt)
-        if paused_until := quota.pause.ends_at(self._now(), admission, is_critical=is_critical):
-            raise self._held(admission.provider, NextAttempt(paused_until, "provider_rate"))
-        quota.pause.start_sending(admission)
+                raise self._held(permit.provider, next_attempt)
+        if paused_until := quota.pause.ends_at(self._now(), permit, is_critical=permit.is_critical):
+            raise self._held(permit.provider, NextAttempt(paused_until, "provider_rate"))
+        must_claim = quota.pause.is_active
+        quota.pause.start_sending(permit)
+        if must_claim and (probe_at := await quota.claim_probe(is_critical=permit.is_critical)):
+            quota.pause.end_sending(permit)
+            raise self._held(permit.provider, NextAttempt(probe_at, "provider_rate"))
+        permit.attempted_at = self._now()
 
-    def report(self, admission: SendPermit, detail: dict[str, Any]) -> bool:
+    def report(self, permit: SendPermit, detail: dict[str, Any]) -> bool:
         """Process a server's reply; return whether it is a refusal because of the rate."""
-        pause = admission.quota.pause
+        quota, now = permit.quota, self._now()
         if not is_rate_refusal(detail):
-            if detail.get("code"):
-                pause.accept()
+            if detail.get("code") and quota.pause.accept(permit):
+                quota.report_reply(permit.attempted_at)
             return False
-        pause.refuse(admission, self._now(), closes_connection=pauses_host(detail))
-        key = admission.quota.key
-        metrics.provider_rate_deferrals[key.carrier, key.provider, key.source].inc()
-        admission.quota.report_refusal(RateRefusal(attempted_at=admission.admitted_at, reply=str(detail.get("text"))))
+        closes_connection, open_connections = pauses_host(detail), None
+        if permit.gate and is_connection_refusal(detail):
+            permit.gate.limit_to_opened()
+            open_connections = permit.gate.opened
+        quota.pause.refuse(permit, now, closes_connection=closes_connection)
+        metrics.provider_rate_deferrals[quota.key.carrier, quota.key.provider, quota.key.source].inc()
+        quota.report_refusal(
+            RateRefusal(
+                attempted_at=permit.attempted_at,
+                reply=str(detail.get("text")),
+                refused_at=now,
+                closes_connection=closes_connection,
+                open_connections=open_connections,
+            )
+        )
         return True
 
     async def close(self) -> None:
@@ -393,6 +461,8 @@ class ProviderLimiter:
             if quota.needs_tokens:
                 next_attempt = await quota.take(was_held=message.was_held, reserves_time=len(in_use) == 1)
             if next_attempt is None:
+                if paused_until := quota.pause.ends_at(self._now()):  # another process reported a refusal
+                    raise self._held(provider, NextAttempt(paused_until, "provider_rate"))
                 return quota
             if len(in_use) == 1:
                 raise self._held(provider, next_attempt)

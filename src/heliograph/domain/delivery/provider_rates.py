@@ -12,7 +12,8 @@ from typing import Literal, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.domain.limits import DAY_MS, MINUTE_MS, SECOND_MS
+from heliograph.domain.delivery.provider_pause import Pause, begin_pause, claim_probe, end_pause
+from heliograph.domain.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from heliograph.domain.setup.carrier_kinds import MxOptions
 from heliograph.domain.setup.source_options import (
     ANY_PROVIDER,
@@ -32,6 +33,8 @@ RESERVED_SHARE = 0.2  # share of the rate that is reserved for messages held bef
 UNLIMITED = 1_000_000_000
 PREFETCH_DIVISOR = 60  # a process prefetches at most the tokens of one second: 1/60 of a minute's
 CONNECTION_LEASE_MS = 15 * SECOND_MS
+CONNECTIONS_REDUCED_MS = HOUR_MS  # how long the limit of connections stays reduced; doubles up to a day
+CONNECTIONS_REDUCED_MAX_MS = DAY_MS
 
 REPLY_MAX = 300  # maximum stored characters of a reply
 
@@ -66,6 +69,7 @@ class ConnectionLease(msgspec.Struct, frozen=True, array_like=True):
     count: int
     wanted: int
     until: int
+    opened: int = 0  # connections that the process had open at its last request
 
 
 class ProviderState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -80,7 +84,11 @@ class ProviderState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     deferrals: int = 0  # refusals because of the rate on that day
     last_reply: str = ""  # reply of the last refusal because of the rate
     last_reply_at: int = 0
+    pause: Pause = Pause()
     connections: dict[str, ConnectionLease] = {}  # by process
+    connection_limit: int = 0  # connections just after the last reduction
+    connections_reduced_at: int = 0  # time of the last reduction; 0: never
+    connection_reductions: int = 0  # reductions in succession, each soon after the one before had ended
 
 
 class ProviderKey(NamedTuple):
@@ -129,8 +137,17 @@ class TokenGrant(msgspec.Struct, frozen=True, kw_only=True):
 class RateRefusal(msgspec.Struct, frozen=True, kw_only=True):
     """A temporary refusal (4xx reply) because of the rate of messages."""
 
-    attempted_at: int  # when the message got its token
+    attempted_at: int  # when the message was sent
     reply: str
+    refused_at: int = 0  # 0: now
+    closes_connection: bool = False
+    open_connections: int | None = None  # connections that the process has open; None: the reply is not about them
+
+
+class ProbeClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """Request to send one message first after a pause."""
+
+    is_critical: bool
 
 
 class ConnectionRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,26 +162,39 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
     tokens: TokenRequest | None = None
     refusals: tuple[RateRefusal, ...] = ()
+    replied_at: int = 0  # when a message was sent that got another reply, which ends a pause; 0: none did
+    probe: ProbeClaim | None = None
     connections: ConnectionRequest | None = None
 
 
 class ExchangeResult(msgspec.Struct, frozen=True, kw_only=True):
     grant: TokenGrant | None = None
     connections: int = 0  # connections that the process may open
+    pause: Pause = Pause()
+    probe_at: int | None = None  # when to claim the probe again; None: the process may send the message
 
 
 def apply_exchange(
     state: ProviderState, exchange: Exchange, process: str, now: int
 ) -> tuple[ProviderState, ExchangeResult]:
     """Return the state after an access, and the tokens and connections that the process gets."""
-    limits, grant, connections = exchange.limits, None, 0
+    limits, pause, grant, connections, probe_at = exchange.limits, state.pause, None, 0, None
     for refusal in exchange.refusals:
         state = reduce_rate(state, limits.per_minute, refusal.attempted_at, refusal.reply, now)
+        state = reduce_connections(state, limits.connections, refusal, process, now)
+        refused_at = refusal.refused_at or now
+        pause = begin_pause(pause, refusal.attempted_at, refused_at, closes_connection=refusal.closes_connection)
+    if exchange.replied_at:
+        pause = end_pause(pause, exchange.replied_at)
+    if claim := exchange.probe:
+        pause, probe_at = claim_probe(pause, process, now, is_critical=claim.is_critical)
     if exchange.tokens:
         state, grant = grant_tokens(state, limits, exchange.tokens, now)
     if request := exchange.connections:
-        state, connections = lease_connections(state, limits.connections, process, request.wanted, request.opened, now)
-    return state, ExchangeResult(grant=grant, connections=connections)
+        limit = current_connections(state, limits.connections, now)
+        state, connections = lease_connections(state, limit, process, request.wanted, request.opened, now)
+    state = replace(state, pause=pause)
+    return state, ExchangeResult(grant=grant, connections=connections, pause=pause, probe_at=probe_at)
 
 
 # -- warm-up -----------------------------------------------------------------------------------------------
@@ -362,6 +392,41 @@ def _next_free_at(used: Mapping[int, int], capacity: int, window_ms: int, now: i
 # -- connections -------------------------------------------------------------------------------------------
 
 
+def current_connections(state: ProviderState, limit: int, now: int) -> int:
+    """Return how many connections may be open now; `limit` is the configured limit."""
+    return min(limit, state.connection_limit) if now < _connections_reduced_until(state) else limit
+
+
+def _connections_reduced_until(state: ProviderState) -> int:
+    if not state.connections_reduced_at:
+        return 0
+    duration_ms = CONNECTIONS_REDUCED_MS << min(state.connection_reductions - 1, 10)
+    return state.connections_reduced_at + min(duration_ms, CONNECTIONS_REDUCED_MAX_MS)
+
+
+def reduce_connections(state: ProviderState, limit: int, refusal: RateRefusal, process: str, now: int) -> ProviderState:
+    """Return the state after a refusal because of too many connections: as many are permitted as are open now.
+
+    At most halves the limit, because a provider may also refuse for the connections of all its clients. The limit stays
+    reduced for longer if the provider refuses again soon after it was raised.
+    """
+    if refusal.open_connections is None or not limit:
+        return state
+    opened = refusal.open_connections + sum(
+        lease.opened for name, lease in state.connections.items() if lease.until > now and name != process
+    )
+    current, reduced_until = current_connections(state, limit, now), _connections_reduced_until(state)
+    reductions = state.connection_reductions
+    if now >= reduced_until:
+        reductions = reductions + 1 if now < reduced_until + DAY_MS else 1
+    return replace(
+        state,
+        connection_limit=max(1, min(current, max(opened, current // 2))),
+        connections_reduced_at=now,
+        connection_reductions=reductions,
+    )
+
+
 def lease_connections(
     state: ProviderState, limit: int, process: str, wanted: int, opened: int, now: int
 ) -> tuple[ProviderState, int]:
@@ -376,5 +441,5 @@ def lease_connections(
     share = max(1, limit // (1 + sum(1 for lease in leases.values() if lease.wanted)))
     others_lack = any(lease.count < min(lease.wanted, share) for lease in leases.values())
     count = min(wanted, free, share) if others_lack else min(wanted, free)
-    lease = ConnectionLease(max(count, opened), wanted, now + CONNECTION_LEASE_MS)
+    lease = ConnectionLease(max(count, opened), wanted, now + CONNECTION_LEASE_MS, opened)
     return replace(state, connections=leases | {process: lease}), count

@@ -28,6 +28,10 @@ _RATE_PHRASE = re.compile(
     r"\btoo (?:many|fast|quick)|\b(?:unusual|unexpected|excessive) (?:rate|volume)|\bat a rate\b"
     r"|\brate ?limit exceeded|\bslow down|\bper (?:minute|hour|day)\b"
 )
+_CONNECTIONS_PHRASE = re.compile(
+    r"\btoo many (?:\w+ ){0,3}(?:connections|sessions)\b"
+    r"|\b(?:concurrent|simultaneous|parallel) (?:\w+ )?(?:connections|sessions)\b"
+)
 _NEVER_ABOUT_RATE = ("greylisted", "loop", "mailbox_full")
 
 _REPLY_LINE = re.compile(rb"([2-5][0-9]{2})(?:[ -](.*))?", re.DOTALL)
@@ -97,6 +101,12 @@ def is_rate_refusal(detail: Mapping[str, Any]) -> bool:
     if detail.get("enhanced") in RATE_CODES or (reason and reason.name == "rate"):
         return True
     return bool(_RATE_PHRASE.search(normalize(text))) and not (reason and reason.name in _NEVER_ABOUT_RATE)
+
+
+def is_connection_refusal(detail: Mapping[str, Any]) -> bool:
+    """Return whether the reply is a temporary refusal because too many connections are open at once."""
+    text = normalize(str(detail.get("text") or "")[:CLASSIFIED_MAX])
+    return bool(_CONNECTIONS_PHRASE.search(text)) and is_rate_refusal(detail)
 
 
 def read_size(parameter: str) -> int:

@@ -1,0 +1,61 @@
+"""Pause after a mailbox provider refused a message because of the rate, shared by all processes.
+
+After the pause one process sends one message first; the others wait for the reply to it.
+"""
+
+import msgspec
+from msgspec.structs import replace
+
+from heliograph.domain.limits import MINUTE_MS, SECOND_MS
+
+PROBE_WAIT_MS = SECOND_MS  # wait for the reply to the message that is sent first after a refusal
+PROBE_LEASE_MS = 10 * SECOND_MS  # after this long without a reply to it another process may send one
+REPEATED_PAUSE_MS = MINUTE_MS  # pause after the second refusal in succession; equals the pause of a host after a 421
+PAUSE_MAX_MS = 10 * MINUTE_MS
+
+
+class Pause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """When messages may be sent again after a refusal; times in ms."""
+
+    refused_at: int = 0  # time of the last refusal
+    refusals: int = 0  # refusals in succession; 0: there is no pause
+    until: int = 0
+    critical_until: int = 0
+    probe_by: str = ""  # process that sends one message first
+    probe_until: int = 0
+
+    def ends_at(self, *, is_critical: bool) -> int:
+        return self.critical_until if is_critical else self.until
+
+
+def begin_pause(pause: Pause, attempted_at: int, refused_at: int, *, closes_connection: bool) -> Pause:
+    """Return the pause after a refusal: longer after each in succession, but not for critical messages."""
+    # A message attempted before the last refusal was under way then, so that its refusal tells nothing new.
+    refusals = max(1, pause.refusals + (attempted_at >= pause.refused_at))
+    first_ms = REPEATED_PAUSE_MS if closes_connection else PROBE_WAIT_MS
+    repeated_ms = min(REPEATED_PAUSE_MS << min(refusals - 2, 10), PAUSE_MAX_MS) if refusals > 1 else first_ms
+    return Pause(
+        refused_at=max(pause.refused_at, refused_at),
+        refusals=refusals,
+        until=max(pause.until, refused_at + repeated_ms),
+        critical_until=max(pause.critical_until, refused_at + first_ms),
+    )
+
+
+def end_pause(pause: Pause, attempted_at: int) -> Pause:
+    """Return the pause after another reply to a message; one attempted before the refusal does not end the pause."""
+    return Pause(refused_at=pause.refused_at) if attempted_at > pause.refused_at else pause
+
+
+def claim_probe(pause: Pause, process: str, now: int, *, is_critical: bool) -> tuple[Pause, int | None]:
+    """Let `process` send one message, unless the pause lasts or another process sends one.
+
+    Returns when to try again, or None if the process may send.
+    """
+    if not pause.refusals:
+        return pause, None
+    if now < pause.ends_at(is_critical=is_critical):
+        return pause, pause.ends_at(is_critical=is_critical)
+    if pause.probe_by != process and now < pause.probe_until:
+        return pause, now + PROBE_WAIT_MS
+    return replace(pause, probe_by=process, probe_until=now + PROBE_LEASE_MS), None
