@@ -15,6 +15,7 @@ from heliograph.carriers.contract import OutboundMessage
 from heliograph.carriers.email.mx import Mx
 from heliograph.carriers.email.smtp import SmtpOptions
 from heliograph.domain.delivery.outcome import Accepted, Deferred, Outcome
+from heliograph.domain.delivery.provider_pause import Pause
 from heliograph.domain.delivery.provider_rates import (
     QUIET_MS,
     Exchange,
@@ -226,7 +227,18 @@ async def test_a_refusal_pauses_the_messages_of_all_processes() -> None:
         outcomes = await asyncio.gather(*(net.send_all(3, process, priority="critical") for process in range(2)))
         assert (net.received(), sum(map(held, outcomes))) == (1, 5)  # one process sends one message first
         await asyncio.sleep(0.05)
+        net.clock.forward(1000)
         assert held([await net.send(process=process, priority="critical") for process in range(2)]) == 0
+
+
+async def test_another_address_is_used_while_another_process_sends_first_after_a_pause() -> None:
+    options: dict[str, Any] = {"source_ips": [FIRST, SECOND], "helo": "", "providers": {"google": {"per_minute": 60}}}
+    async with network(**options) as net:
+        now = net.clock.now()
+        pause = Pause(refused_at=now - 1000, refusals=1, until=now, probe_by="another", probe_until=now + 10_000)
+        net.states[ProviderKey("mx", "google", FIRST)] = ProviderState(pause=pause)
+        assert held(await net.send_all(10)) == 0
+        assert net.sources() == {f"[{SECOND}]"}
 
 
 async def test_without_the_database_each_process_sends_one_message_after_a_pause() -> None:

@@ -88,6 +88,7 @@ class RefusalPause:
     def __init__(self) -> None:
         self._pause = Pause()
         self._probe: SendPermit | None = None  # the message that is sent first
+        self._probe_at = 0  # when to ask again whether this process may send it
         self._sending = set[SendPermit]()  # messages under way that were sent after the refusal
         self._sending_max: int | None = None  # None: no limit
 
@@ -107,24 +108,31 @@ class RefusalPause:
 
     def ends_at(self, now: int, permit: SendPermit | None = None, *, is_critical: bool = False) -> int | None:
         """Return when to try again, or None if a message may be sent now."""
-        if permit and permit in self._sending:
+        if permit and permit in self._sending and permit.attempted_at > self.refused_at:
             return None
         if self.is_active:
-            until = self._pause.ends_at(is_critical=is_critical)
+            until = max(self._pause.ends_at(is_critical=is_critical), self._probe_at)
             return max(until, now + PROBE_WAIT_MS) if self._probe or now < until else None
         is_full = self._sending_max is not None and len(self._sending) >= self._sending_max
         return now + PROBE_WAIT_MS if is_full else None
 
-    def start_sending(self, permit: SendPermit) -> None:
+    def start_sending(self, permit: SendPermit) -> bool:
+        """Count the message as under way; return whether it is the first after a pause, which one process sends."""
+        is_first = self.is_active and permit is not self._probe
         if self.is_active:
             self._probe = permit
         if self.is_recovering:
             self._sending.add(permit)
+        return is_first
 
     def end_sending(self, permit: SendPermit) -> None:
         self._sending.discard(permit)
         if self._probe is permit:
             self._probe = None
+
+    def wait_for_probe(self, until: int) -> None:
+        """Send no message until then, because another process waits for the reply to its first message."""
+        self._probe_at = until
 
     def accept(self, permit: SendPermit) -> bool:
         """Process another reply than a refusal; return whether it ends the pause."""
@@ -360,23 +368,10 @@ class ProviderLimiter:
         quotas = [self._quota(provider, source) for source in sources or [""]]
         self._shuffle(quotas)
         try:
-            quota = await self._choose_quota(quotas, message)
+            return await self._choose_permit(quotas, message)
         except Held as held:
             may_overflow = pool.overflow and not message.uncertain
             return msgspec.structs.replace(held.outcome, overflow=pool.overflow) if may_overflow else held.outcome
-        limits = provider_limits(self._options, provider)
-        return SendPermit(
-            source=quota.key.source or None,
-            provider=provider,
-            quota=quota,
-            attempted_at=self._now(),
-            has_token=quota.needs_tokens and message.priority != "critical",
-            is_critical=message.priority == "critical",
-            gate=quota.gate,
-            mails_per_connection=min(
-                limits.messages_per_connection or MAILS_PER_CONNECTION_MAX, MAILS_PER_CONNECTION_MAX
-            ),
-        )
 
     def with_recheck(self, message: OutboundMessage, permit: SendPermit) -> OutboundMessage:
         """Return the message with hooks that check the rate again once the message has a connection."""
@@ -393,14 +388,21 @@ class ProviderLimiter:
             next_attempt = await quota.take(was_held=True, reserves_time=True)
             if next_attempt:
                 raise self._held(permit.provider, next_attempt)
-        if paused_until := quota.pause.ends_at(self._now(), permit, is_critical=permit.is_critical):
-            raise self._held(permit.provider, NextAttempt(paused_until, "provider_rate"))
-        must_claim = quota.pause.is_active
-        quota.pause.start_sending(permit)
-        if must_claim and (probe_at := await quota.claim_probe(is_critical=permit.is_critical)):
-            quota.pause.end_sending(permit)
-            raise self._held(permit.provider, NextAttempt(probe_at, "provider_rate"))
+        await self._start_sending(permit)
         permit.attempted_at = self._now()
+
+    async def _start_sending(self, permit: SendPermit) -> None:
+        """Count the message as under way if its provider refused one. Raises Held if it must wait for others."""
+        pause = permit.quota.pause
+        if paused_until := pause.ends_at(self._now(), permit, is_critical=permit.is_critical):
+            raise self._held(permit.provider, NextAttempt(paused_until, "provider_rate"))
+        if not pause.start_sending(permit):
+            return
+        probe_at = await permit.quota.claim_probe(is_critical=permit.is_critical)
+        if probe_at:
+            pause.end_sending(permit)
+            pause.wait_for_probe(probe_at)
+            raise self._held(permit.provider, NextAttempt(probe_at, "provider_rate"))
 
     def report(self, permit: SendPermit, detail: dict[str, Any]) -> bool:
         """Process a server's reply; return whether it is a refusal because of the rate."""
@@ -437,6 +439,33 @@ class ProviderLimiter:
             quota = self._quotas[key] = Quota(key, limits, self._exchange, self._now)
         return quota
 
+    async def _choose_permit(self, quotas: Sequence[Quota], message: OutboundMessage) -> SendPermit:
+        """Return a permit of a quota that admits the message. Raises Held if all quotas make the message wait."""
+        is_critical = message.priority == "critical"
+        limits = provider_limits(self._options, quotas[0].key.provider)
+        mails = limits.messages_per_connection or MAILS_PER_CONNECTION_MAX
+        tries_left = len(quotas)
+        while True:
+            tries_left -= 1
+            quota = await self._choose_quota(quotas, message)
+            permit = SendPermit(
+                source=quota.key.source or None,
+                provider=quota.key.provider,
+                quota=quota,
+                attempted_at=self._now(),
+                has_token=quota.needs_tokens and not is_critical,
+                is_critical=is_critical,
+                gate=quota.gate,
+                mails_per_connection=min(mails, MAILS_PER_CONNECTION_MAX),
+            )
+            try:
+                await self._start_sending(permit)
+            except Held:
+                if not tries_left:
+                    raise
+            else:
+                return permit
+
     async def _choose_quota(self, quotas: Sequence[Quota], message: OutboundMessage) -> Quota:
         """Return a quota that admits the message. Raises Held if all quotas make the message wait."""
         now, provider = self._now(), quotas[0].key.provider
@@ -461,8 +490,6 @@ class ProviderLimiter:
             if quota.needs_tokens:
                 next_attempt = await quota.take(was_held=message.was_held, reserves_time=len(in_use) == 1)
             if next_attempt is None:
-                if paused_until := quota.pause.ends_at(self._now()):  # another process reported a refusal
-                    raise self._held(provider, NextAttempt(paused_until, "provider_rate"))
                 return quota
             if len(in_use) == 1:
                 raise self._held(provider, next_attempt)
