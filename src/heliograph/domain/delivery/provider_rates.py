@@ -26,6 +26,7 @@ SLOT_MS = SECOND_MS  # resolution of the count of granted tokens
 TOKEN_VALID_MS = SECOND_MS  # a token must be used within this time
 QUIET_MS = 10 * MINUTE_MS  # time between a refusal and the first step of the recovery, and between two steps
 RECOVERY_STEPS = 10  # steps from zero to the configured rate
+SPREAD_MS = 7 * DAY_MS  # after a refusal the tokens of a minute are spread over it for this long
 RATE_MIN = 0.1  # minimum messages per minute after refusals
 FULL_DAILY_LIMIT = 10_000  # daily limit at the end of a warm-up without a configured rate
 BACKLOG_SPEEDUP = 1.05  # held messages are attempted slightly faster than the rate, so that no token stays unused
@@ -369,9 +370,9 @@ def _count_request(state: ProviderState, request: TokenRequest, now: int, window
 def _spread(state: ProviderState, rate: float, now: int) -> tuple[int, int] | None:
     """Return how many tokens may be granted in how many ms, so that the tokens of a minute are spread over it.
 
-    None if they may be granted at once, because no message was refused in the last day.
+    None if they may be granted at once, because no message was refused in the last week.
     """
-    if not rate or not state.reduced_at or now - state.reduced_at >= DAY_MS:
+    if not rate or not state.reduced_at or now - state.reduced_at >= SPREAD_MS:
         return None
     count = max(1, int(rate * SLOT_MS / MINUTE_MS))
     return count, int(count * MINUTE_MS / rate)
