@@ -187,6 +187,16 @@ async def test_refusal_about_rate_halves_the_rate_and_it_recovers() -> None:
         assert net.rate() == 60
 
 
+async def test_refusal_is_reported_once_the_database_can_be_reached() -> None:
+    async with network({"mail": [TOO_FAST, "250 ok"]}, providers={"google": {"per_minute": 60}}) as net:
+        net.is_away = True
+        await net.send(priority="critical")
+        await asyncio.sleep(0.05)
+        net.is_away = False
+        await asyncio.sleep(1.2)
+        assert net.rate() == 30
+
+
 async def test_messages_that_wait_for_a_connection_are_held_after_a_refusal() -> None:
     script: Script = {"mail": TOO_FAST.replace("421", "450")}  # 421 pauses the host
     async with network(script, providers={"google": {"per_minute": 60, "connections": 1}}) as net:

@@ -37,6 +37,7 @@ from heliograph.inbound.policy.smtp_reply import is_connection_refusal, is_rate_
 from heliograph.runtime import metrics
 
 CRITICAL_REPORT_S = 0.5  # delay until messages sent without a token are counted for all processes
+RETRY_S = 1.0  # wait until the shared state is accessed again if it could not be reached
 SENDING_MAX = 16  # messages under way at once after a refusal, above which their number is not limited any more
 RECHECK_MS = 2 * TOKEN_VALID_MS  # a message that waited longer for a connection needs a new token
 TEXT_BY_REASON: dict[HoldReason, str] = {
@@ -233,8 +234,7 @@ class Quota:
             self._tokens -= 1
             return
         self._critical += 1
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(CRITICAL_REPORT_S, self._start)
+        self._start_in(CRITICAL_REPORT_S)
 
     def report_refusal(self, refusal: RateRefusal) -> None:
         self._refusals.append(refusal)
@@ -263,6 +263,10 @@ class Quota:
         if self.gate:
             await self.gate.close()
 
+    def _start_in(self, seconds: float) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._start)
+
     def _start(self) -> None:
         if self._timer:
             self._timer.cancel()
@@ -273,13 +277,18 @@ class Quota:
     async def _run(self) -> None:
         try:
             while self._critical or self._refusals or self._replied_at or any(self._waiting.values()):
-                await self._exchange_once()
+                if not await self._exchange_once():
+                    self._start_in(RETRY_S)
+                    break
                 self._serve_waiting()
         finally:
             self._task = None
 
-    async def _exchange_once(self) -> None:
-        """Send pending requests to the shared state and distribute its tokens, first to messages held before."""
+    async def _exchange_once(self) -> bool:
+        """Send pending requests to the shared state and distribute its tokens, first to messages held before.
+
+        Returns whether the state was reached; otherwise the next call reports the refusals again.
+        """
         reserves_time = bool(self._waiting[True])
         waiting, self._waiting[reserves_time] = self._waiting[reserves_time], []
         waiting.sort(key=lambda item: not item[0])
@@ -300,13 +309,17 @@ class Quota:
             result = await self._access(tokens=request, refusals=refusals, replied_at=replied_at)
         except Exception as error:
             log.warning("cannot read the provider limits", provider=self.key.provider, error=type(error).__name__)
-            for _, next_attempt in waiting:
+            self._refusals[:0], self._critical = refusals, self._critical + request.critical
+            self._replied_at = self._replied_at or replied_at
+            for _, next_attempt in [*waiting, *self._waiting[True], *self._waiting[False]]:
                 if not next_attempt.done():
                     next_attempt.set_exception(NotReady("the provider limits cannot be read now"))
                     next_attempt.exception()  # mark as retrieved
-            return
+            self._waiting = {True: [], False: []}
+            return False
         assert result.grant
         self._distribute(result.grant, waiting)
+        return True
 
     def _distribute(
         self, grant: TokenGrant, waiting: Sequence[tuple[bool, "asyncio.Future[NextAttempt | None]"]]
