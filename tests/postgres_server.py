@@ -129,7 +129,7 @@ class PostgresServer:
     def run(self, program: str, *arguments: str) -> None:
         """Run one of PostgreSQL's programs as the server's user."""
         command = [str(self._programs / program), *arguments]
-        done = subprocess.run(command, cwd=self._data.parent, capture_output=True, **_identity())
+        done = subprocess.run(command, cwd=self._data.parent, capture_output=True, **identity())
         if done.returncode:
             raise RuntimeError(f"{program} failed:\n{(done.stdout + done.stderr).decode(errors='replace')}")
 
@@ -153,7 +153,7 @@ class PostgresServer:
                 cwd=self._data,
                 start_new_session=True,  # Ctrl-C is for the tests, which stop it
                 preexec_fn=_end_with_parent,
-                **_identity(),
+                **identity(),
             )
         if wait:
             self.wait_until_ready()
@@ -183,7 +183,7 @@ class PostgresServer:
         return lines[7].strip() if len(lines) > 7 and lines[0] == str(self.pid) else ""
 
 
-def _identity() -> dict[str, Any]:
+def identity() -> dict[str, Any]:
     """Return arguments for subprocess.Popen: as root, the user and group of the servers, and no other group."""
     return {} if os.geteuid() else {"user": NOBODY, "group": NOBODY, "extra_groups": []}
 

@@ -27,8 +27,17 @@ class Load:
     Every email has its own Idempotency-Key. `accepted` has each 202 whose response was read completely.
     """
 
-    def __init__(self, service: Service, clients: int = 4, name: str = "client") -> None:
+    def __init__(
+        self,
+        service: Service,
+        clients: int = 4,
+        name: str = "client",
+        pause_s: float = BREATH_S,
+        retry_s: float = AGAIN_S,
+    ) -> None:
+        """`pause_s`: wait after a 202; `retry_s`: wait before a repetition."""
         self._service = service
+        self._pause_s, self._retry_s = pause_s, retry_s
         self._name = name
         self._stop = threading.Event()
         self.accepted: dict[str, str] = {}  # subject (also the Idempotency-Key) → id
@@ -64,14 +73,14 @@ class Load:
                     )
                 except (OSError, http.client.HTTPException) as error:
                     self.broken.append(error)
-                    time.sleep(AGAIN_S)
+                    time.sleep(self._retry_s)
                     continue
                 if answer.status == 202:
                     self.accepted[subject] = answer.json["id"]
-                    time.sleep(BREATH_S)
+                    time.sleep(self._pause_s)
                 else:
                     self.refused.append(answer)
-                    time.sleep(AGAIN_S)
+                    time.sleep(self._retry_s)
 
 
 def ask_database(url: str, query: str) -> list[tuple[Any, ...]]:

@@ -1,6 +1,6 @@
-"""Two PostgreSQLs under Patroni with etcd, on loopback: killed, hung, cut off, switched over, and put right again.
+"""PostgreSQL nodes under Patroni with etcd, on loopback: killed, frozen, isolated, switched over, and repaired.
 
-What a node says or hears goes through ports of ours, which can stop forwarding, as a network that drops packets does.
+All traffic of a node goes through ports of ours, which can stop forwarding, as a network that drops packets does.
 """
 
 import asyncio
@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import urllib.error
 import urllib.request
@@ -20,12 +19,14 @@ from typing import Any, Self, TypeVar
 
 import asyncpg
 
+from tests import postgres_server
 from tests.npm import miss
 from tests.service import free_port, until
 
 CONFIG = Path(__file__).parents[2] / "deploy" / "patroni.yaml"
-BIN = Path("/usr/lib/postgresql/15/bin")
 USER = "postgres"
+NAMES = ("one", "two", "three")
+RUNNING = ("running", "streaming")  # states of a member
 PASSWORD = "loopback"
 START_S = 300.0
 T = TypeVar("T")
@@ -105,7 +106,7 @@ class Node:
         self.port, rest, etcd = wires.open(self._own), wires.open(self._rest), wires.open(etcd)
         self._ports = (self.port, rest, etcd)
         self._environment = {
-            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "PATH": os.environ["PATH"],
             "HOME": str(folder),
             "PATRONI_NAME": name,
             "PATRONI_ETCD3_HOSTS": f"127.0.0.1:{etcd}",
@@ -114,6 +115,7 @@ class Node:
             "PATRONI_RESTAPI_CONNECT_ADDRESS": f"127.0.0.1:{rest}",
             "PATRONI_POSTGRESQL_LISTEN": f"127.0.0.1:{self._own}",
             "PATRONI_POSTGRESQL_CONNECT_ADDRESS": f"127.0.0.1:{self.port}",
+            "PATRONI_POSTGRESQL_BIN_DIR": str(postgres_server.bin_path()),
             "PATRONI_POSTGRESQL_DATA_DIR": str(self._data),
             "PATRONI_SUPERUSER_PASSWORD": PASSWORD,
             "PATRONI_REPLICATION_PASSWORD": PASSWORD,
@@ -123,7 +125,12 @@ class Node:
     def start(self) -> None:
         with self._log.open("ab") as log:
             self._patroni = subprocess.Popen(
-                ["patroni", str(CONFIG)], env=self._environment, user=USER, stdout=log, stderr=log, cwd=self._log.parent
+                ["patroni", str(CONFIG)],
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+                cwd=self._log.parent,
+                **postgres_server.identity(),
             )
 
     def kill(self) -> None:
@@ -154,11 +161,12 @@ class Node:
             return asyncio.run(self._ask("SELECT NOT pg_is_in_recovery()")) is True
         return False
 
-    def is_synced(self) -> bool:
-        """It has a synchronous standby, as all Patronis know: they would let no other one take over."""
+    def roles(self) -> dict[str, str]:
+        """Return the role of each running node by its name, according to this node's Patroni."""
         with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self._rest}/cluster", timeout=2) as answer:
-            return "sync_standby" in {member["role"] for member in json.load(answer)["members"]}
-        return False
+            members = json.load(answer)["members"]
+            return {member["name"]: member["role"] for member in members if member["state"] in RUNNING}
+        return {}
 
     def make_database(self) -> None:
         asyncio.run(self._ask("CREATE DATABASE heliograph"))
@@ -174,6 +182,10 @@ class Node:
             return False
 
         until(is_done, START_S)
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{self.port}/heliograph?sslmode=disable"
 
     def log(self) -> str:
         return self._log.read_text(errors="replace")[-4000:] if self._log.exists() else ""
@@ -207,19 +219,19 @@ def _children(pid: int) -> list[int]:
 
 
 class Cluster:
-    def __init__(self) -> None:
+    def __init__(self, nodes: int = 2) -> None:
         missing = [name for name in ("patroni", "etcd") if shutil.which(name) is None]
-        if missing or not (BIN / "postgres").exists() or os.getuid() != 0:
-            miss("failover", "it needs patroni, etcd, PostgreSQL 15 of Debian, and root, who starts them as postgres")
+        if missing or not postgres_server.is_installed():
+            miss("failover", "it needs patroni, etcd and the PostgreSQL of the tests")
+        self._names = NAMES[:nodes]
         self._ended = ExitStack()
         self._wires = Wires()
 
     def __enter__(self) -> Self:
-        folder = Path(self._ended.enter_context(tempfile.TemporaryDirectory(prefix="heliograph-cluster-")))
-        shutil.chown(folder, USER)
+        folder = self._ended.enter_context(postgres_server.temporary_folder())
         self._ended.callback(self._wires.close)
         etcd = self._start_etcd(folder)
-        self.nodes = [Node(name, folder, etcd, self._wires) for name in ("one", "two")]
+        self.nodes = [Node(name, folder, etcd, self._wires) for name in self._names]
         for node in self.nodes:
             self._ended.callback(node.kill)
             node.start()
@@ -242,15 +254,20 @@ class Cluster:
     def primary(self) -> Node:
         return next(node for node in self.nodes if node.leads())
 
-    def other(self, node: Node) -> Node:
-        return next(one for one in self.nodes if one is not node)
+    def others(self, node: Node) -> list[Node]:
+        return [other for other in self.nodes if other is not node]
+
+    def synchronous_standby(self) -> Node:
+        roles = self.primary.roles()
+        return next(node for node in self.nodes if roles.get(node.name) == "sync_standby")
 
     def until_whole(self) -> None:
-        """One leads, the other follows it synchronously."""
+        """Wait until one node leads and all others follow, one of them synchronously."""
 
         def is_whole() -> bool:
             leaders = [node for node in self.nodes if node.leads()]
-            return len(leaders) == 1 and leaders[0].is_synced()
+            roles = leaders[0].roles() if len(leaders) == 1 else {}
+            return len(roles) == len(self.nodes) and "sync_standby" in roles.values()
 
         until(is_whole, START_S)
 
@@ -262,7 +279,7 @@ class Cluster:
         command += ["--initial-advertise-peer-urls", theirs, "--initial-cluster", f"default={theirs}"]
         environment = os.environ | {"ETCD_UNSUPPORTED_ARCH": "arm64"}
         with (folder / "etcd.log").open("wb") as log:
-            etcd = subprocess.Popen(command, user=USER, env=environment, stdout=log, stderr=log)
+            etcd = subprocess.Popen(command, env=environment, stdout=log, stderr=log, **postgres_server.identity())
         self._ended.callback(etcd.wait)
         self._ended.callback(etcd.kill)
         return port

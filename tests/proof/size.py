@@ -48,6 +48,7 @@ SIZES = {
     "P32 kills": (1, 20),
     "P10 rolling restarts": (1, 20),
     "pgbouncer messages": (40, 2_000),
+    "pgbouncer writes": (5, 500),
     "guesses from an address": (2, 20),  # of fifty
     "restrictions calls": (240, 10_000),
     "restrictions kills": (2, 50),

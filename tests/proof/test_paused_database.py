@@ -1,17 +1,17 @@
 """P3, pauses: workers that live through an outage longer than their leases send nothing twice.
 
-Leases and pauses are shorter than in production by the same factor, so that a round takes seconds.
+The short form has leases and pauses that are shorter than in production by the same factor, so that a round takes
+seconds. The full form has those of production, and many installations at the same time.
 """
 
 import os
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import apsw
 import pytest
@@ -20,44 +20,29 @@ from tests import postgres_server
 from tests import service as services
 from tests.journeys.load import Load, ask_database, check_books, finished
 from tests.postgres_server import PostgresServer
-from tests.proof.size import FULL, database_name, report, rounds, size
+from tests.proof.send_log import count_sends, program
+from tests.proof.size import FULL, report, rounds, size
 from tests.service import PATIENCE_S, Service
 
-PAUSES = size("P3 pauses")
-SCALE = 20 if FULL else 40  # an hour of production in 3 or 1.5 minutes
-SECONDS = (1, 300) if FULL else (150, 300)  # length of a pause at production scale
+PAUSES = size("P3 pauses")  # of all installations
+INSTALLATIONS = 5 if FULL else 1
+SCALE = 1 if FULL else 40
+SHORT_S, LONG_S = (1.0, 20.0), (130.0, 130.0, 300.0)  # full: the lease is 120 s
+SCALED_S = (150.0, 300.0)  # short
+SEND_S = 1.0 if FULL else 0.3
 SEED = 39
 
-# The service with a slow carrier, which writes down each message it accepts.
-PROGRAM = f"""
-import asyncio, os
-from heliograph.domain import limits
-
-limits.LEASE_MS //= {SCALE}
-limits.HEARTBEAT_MS //= {SCALE}
-limits.CONTACT_PAUSE_MAX_MS //= {SCALE}
-
-from heliograph import app
-from heliograph.carriers.email.simulator import EmailSimulator
-from heliograph.cli.main import main
-from heliograph.storage.engine import sqlite
-
-every = app.every
-app.every = lambda seconds, work, **how: every(seconds / {SCALE}, work, **how)
-sqlite.BUSY_MS = 10_000 // {SCALE}
-send_message, sent = EmailSimulator.send_message, os.open(os.environ["SENT"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+Pause = Callable[[], AbstractContextManager[None]]
 
 
-async def slow(self, message):
-    await message.hooks.before_send()
-    os.write(sent, f"{{message.message_id}}\\n".encode())
-    await asyncio.sleep(0.3)
-    return await send_message(self, message)
-
-
-EmailSimulator.send_message = slow
-main()
-"""
+def pause_lengths(seed: int) -> list[float]:
+    """Return the lengths of an installation's pauses, in seconds."""
+    rng, count = Random(seed), PAUSES // INSTALLATIONS
+    if not FULL:
+        return [rng.uniform(*SCALED_S) / SCALE for _ in range(count)]
+    lengths = [*LONG_S, *(rng.uniform(*SHORT_S) for _ in range(count - len(LONG_S)))]
+    rng.shuffle(lengths)
+    return lengths
 
 
 @contextmanager
@@ -90,50 +75,65 @@ def stopped_postgres(server: int) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Address of a database for this test alone, and what pauses it."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'heliograph.db'}"
+@contextmanager
+def database(kind: str, folder: Path) -> Iterator[tuple[str, Pause]]:
+    """Yield the URL of a new database, and what pauses it."""
+    if kind == "SQLite":
+        url = f"sqlite:///{folder / 'heliograph.db'}"
         yield url, lambda: locked_sqlite(url)
         return
-    request.getfixturevalue("postgres")
-    with postgres_server.temporary_folder() as folder:
-        server = PostgresServer(folder / "data")
+    with postgres_server.temporary_folder() as servers:
+        server = PostgresServer(servers / "data")
         try:
             yield server.url(), lambda: stopped_postgres(server.pid)
         finally:
             server.stop()
 
 
-def test_outage_longer_than_lease_sends_nothing_twice(
-    database: tuple[str, Callable[[], Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (url, paused), sent, rng = database, tmp_path / "sent", Random(SEED)
-    with Service(url, tmp_path / "data", database_timeout_s="1", database_connect_s="1") as service:
+def drill(kind: str, folder: Path, seed: int) -> list[int]:
+    """Pause an installation's database under load, and return how often each message was sent."""
+    folder.mkdir()
+    timeouts = {} if FULL else {"database_timeout_s": "1", "database_connect_s": "1"}
+    with database(kind, folder) as (url, paused), Service(url, folder / "data", **timeouts) as service:
         service.apply()
-        started = f"import os, sys; os.environ['SENT'] = {str(sent)!r}; "
-        # A new interpreter: a fork of this one has bound the limits already.
-        started += f"os.execv(sys.executable, [sys.executable, '-c', {PROGRAM!r}, *sys.argv[1:]])"
-        monkeypatch.setattr(services, "PROGRAM", started)
-        running = [service.start(role) for role in ("api", "worker", "worker")]
-        with Load(service) as load:
-            for _ in rounds("pauses", PAUSES):
-                load.more(20)
+        running = [service.start() for _ in range(2)]
+        pace = {"clients": 2, "pause_s": 0.3, "retry_s": 0.3} if FULL else {}
+        lengths = pause_lengths(seed)
+        with Load(service, **pace) as load:
+            for number in rounds(f"pauses {seed}", len(lengths)):
+                load.more(20, 5 * PATIENCE_S)
                 with paused():
-                    time.sleep(rng.uniform(*SECONDS) / SCALE)
-            load.more(20)
+                    time.sleep(lengths[number])
+            load.more(20, 5 * PATIENCE_S)
         finished(url, 5 * PATIENCE_S)
         assert all(process.poll() is None for process in running)
-        times = Counter(sent.read_text().split())
+        times = count_sends(folder / "data")
         assert times.keys() >= set(load.accepted.values())
-        twice = [id_ for id_, count in times.items() if count > 1]
         check_books(url)
-        statuses = {status for (status,) in ask_database(url, "SELECT DISTINCT status FROM message")}
+        assert {status for (status,) in ask_database(url, "SELECT DISTINCT status FROM message")} == {"delivered"}
+    return list(times.values())
+
+
+@pytest.mark.parametrize("kind", ["SQLite", "PostgreSQL"])
+def test_outage_longer_than_lease_sends_nothing_twice(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "PostgreSQL":
+        if not postgres_server.is_installed():
+            pytest.skip(postgres_server.MISSING)
+        postgres_server.bin_path()  # copied once, before the threads
+    monkeypatch.setattr(services, "PROGRAM", program(SCALE, SEND_S))
+    began = time.monotonic()
+    with ThreadPoolExecutor(INSTALLATIONS) as pool:
+        drills = [pool.submit(drill, kind, tmp_path / str(seed), SEED + seed) for seed in range(INSTALLATIONS)]
+        times = [count for each in drills for count in each.result()]
+    twice = sum(count > 1 for count in times)
+    lengths = [length for seed in range(INSTALLATIONS) for length in pause_lengths(SEED + seed)]
     report(
         "pauses",
-        f"{database_name(url)}: {PAUSES} pauses of {SECONDS[0]} to {SECONDS[1]} s (at 1/{SCALE}), two workers, "
-        f"{len(times)} sent, {len(twice)} twice",
+        f"{kind}: {len(lengths)} pauses of {min(lengths):.0f} to {max(lengths):.0f} s, "
+        f"{sum(length * SCALE >= LONG_S[0] for length in lengths)} of them longer than the lease (time at 1/{SCALE}), "
+        f"{INSTALLATIONS} installations with two processes each, {len(times)} sent, {twice} twice; "
+        f"{time.monotonic() - began:.0f} s, load of the machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs",
     )
-    assert twice == []
-    assert statuses == {"delivered"}
+    assert twice == 0

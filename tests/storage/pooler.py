@@ -18,7 +18,7 @@ SESSIONS = 3  # sessions of the server: fewer than the clients
 
 
 @contextmanager
-def pgbouncer(url: str) -> Iterator[str]:
+def pgbouncer(url: str, sessions: int = SESSIONS) -> Iterator[str]:
     """Return the URL of the same database through PgBouncer."""
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:
@@ -31,7 +31,7 @@ def pgbouncer(url: str) -> Iterator[str]:
         config.write_text(
             f"[databases]\n* = host={sockets} user=postgres\n"
             f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\n"
-            f"pool_mode = transaction\ndefault_pool_size = {SESSIONS}\nlogfile = {folder}/log\n"
+            f"pool_mode = transaction\ndefault_pool_size = {sessions}\nlogfile = {folder}/log\n"
         )
         shutil.chown(folder, owner)
         running = subprocess.Popen([program, "-q", str(config)], user=owner, stdout=subprocess.DEVNULL)

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 
 from heliograph.storage.engine import health_probe, postgres
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.engine.health_probe import Probe
+from heliograph.storage.engine.postgres import PostgresDatabase
 from heliograph.storage.store import Store, StoreUnavailable
 
 pytestmark = pytest.mark.anyio
@@ -96,3 +98,38 @@ async def test_readiness_returns_while_every_connection_of_the_pool_is_in_use(
     end.set()
     await asyncio.gather(*holding)
     await store.database.probe()
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_probe_succeeds_on_a_machine_where_connecting_takes_longer_than_its_deadline(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = cast(PostgresDatabase, store.database)
+    await database.probe()
+    connect = database._connect
+
+    async def connect_slowly() -> Any:
+        await asyncio.sleep(3 * postgres.PROBE_S)
+        return await connect()
+
+    monkeypatch.setattr(postgres, "PROBE_S", 0.01)
+    monkeypatch.setattr(database, "_connect", connect_slowly)
+    monkeypatch.setattr(database, "_probe_failed", True)
+    monkeypatch.setattr(database._hosts, "connect_s", 60.0)
+    await database.probe()
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_probe_does_not_wait_for_a_connection_to_a_host_that_hangs(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = cast(PostgresDatabase, store.database)
+    await database.probe()
+    connect, hangs = database._connect, asyncio.Event()
+    attempts = iter([hangs.wait, connect])
+    monkeypatch.setattr(postgres, "PROBE_RETRY_S", 0.01)
+    monkeypatch.setattr(database, "_connect", lambda: next(attempts, connect)())
+    monkeypatch.setattr(database, "_probe_failed", True)
+    monkeypatch.setattr(database._hosts, "connect_s", 60.0)
+    await database.probe()
+    assert next(attempts, None) is None

@@ -47,7 +47,8 @@ POOL_MAX = 8
 CONNECT_S = 3.0
 COMMAND_S = 10.0  # timeout of one statement, and of waiting for a free connection
 CLOSE_S = 3.0
-PROBE_S = 1.0  # timeout of committing one row
+PROBE_S = 1.0  # timeout of committing one row on an open connection
+PROBE_RETRY_S = 0.5  # delay before committing on one more new connection in parallel
 NEXT_HOST_S = 0.25  # delay before connecting to the next host in parallel
 ATTEMPTS = 3
 LISTEN_RETRY_S = 1.0  # delay before reconnecting a lost LISTEN connection
@@ -319,16 +320,34 @@ class PostgresDatabase:
         """
         try:
             with raise_outages():
-                async with asyncio.timeout(PROBE_S):
-                    await (
-                        self._probe_on_new_connection()
-                        if self._probe_failed
-                        else self.write(lambda tx: tx.run("probe"))
-                    )
+                if self._probe_failed:
+                    async with asyncio.timeout(self._hosts.connect_s + PROBE_S):
+                        await self._probe_on_new_connections()
+                else:
+                    async with asyncio.timeout(PROBE_S):
+                        await self.write(lambda tx: tx.run("probe"))
             self._probe_failed = False
         except StoreUnavailable:
             self._probe_failed = True
             raise
+
+    async def _probe_on_new_connections(self) -> None:
+        """Commit a row on a new connection, and on one more every PROBE_RETRY_S until one attempt ends.
+
+        An attempt that is only slow, as on a busy machine, is not given up, and one that waits for a host that hangs
+        does not delay the next one.
+        """
+        attempts = set[asyncio.Task[None]]()
+        try:
+            ended = set[asyncio.Task[None]]()
+            while not ended:
+                attempts.add(asyncio.create_task(self._probe_on_new_connection()))
+                ended, _ = await asyncio.wait(attempts, timeout=PROBE_RETRY_S, return_when=asyncio.FIRST_COMPLETED)
+            if all(attempt.exception() for attempt in ended):
+                ended.pop().result()
+        finally:
+            for attempt in attempts:
+                attempt.cancel()
 
     async def _probe_on_new_connection(self) -> None:
         connection = await self._connect()
