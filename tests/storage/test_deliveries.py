@@ -48,7 +48,7 @@ async def own(store: Store, webhook: str = HOOK) -> Lease:
 
 async def due(store: Store, webhook: str = HOOK) -> list[DueDelivery]:
     result = await store.deliveries.due(webhook, 1000)
-    return result.new + result.again
+    return result.new + result.repeated
 
 
 def tried(

@@ -1,7 +1,8 @@
 """Delivery to an endpoint leased by this process: in order, at most ten attempts in flight, each attempt recorded.
 
-A message can have a callback URL of its own; requests to it are signed with the webhook's secrets and have a separate
-queue. It has a limit per host instead, so that a host that does not respond delays neither the webhook nor other hosts.
+A message can have a callback URL of its own. Requests to callback URLs are signed with the webhook's secrets and have a
+separate queue, whose limit of attempts in flight applies per host: a host that does not respond delays neither the
+webhook nor other hosts.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ from heliograph.webhooks.store import DeliveryAttempt, DueDelivery, EndpointLeas
 WINDOW = 10  # maximum attempts in flight per endpoint (contract 10)
 # Maximum attempts in flight or not recorded yet, all of which may be repeated after a crash
 UNRECORDED_MAX = 5 * WINDOW
-SLOTS = 400  # maximum attempts in flight in this process; beyond it, an endpoint may only have one
+SLOTS = 400  # attempts in flight in this process above which each endpoint may have only one
 READ_MAX = 200  # maximum deliveries per query
 READ_CALLBACKS_MAX = 5 * READ_MAX  # more than READ_MAX, because many may wait for a host that does not respond
 QUEUE_MAX_AGE_MS = SECOND_MS  # deliveries queued for longer are read again, because their events may have been erased
@@ -153,9 +154,9 @@ class Endpoint:
         limit = READ_CALLBACKS_MAX if self._is_callback_queue else READ_MAX
         deliveries = await self._shared.store.deliveries.due(self.lease.webhook, limit)
         self._read_at = read_at
-        self._stale |= limit in (len(deliveries.new), len(deliveries.again))
+        self._stale |= limit in (len(deliveries.new), len(deliveries.repeated))
         # Alternate new and repeated deliveries, so that neither delays the other.
-        pairs = zip_longest(deliveries.new, deliveries.again)
+        pairs = zip_longest(deliveries.new, deliveries.repeated)
         # recorded during the read, so possibly read as still due
         excluded_keys = self._started.keys() | self._recorded_keys
         self._queued = [due for pair in pairs for due in pair if due and due.key not in excluded_keys]

@@ -65,7 +65,7 @@ class DueDelivery(msgspec.Struct, frozen=True):
 
 class DueDeliveries(msgspec.Struct, frozen=True):
     new: list[DueDelivery]  # never attempted, in the order of their events
-    again: list[DueDelivery]  # retried or replayed, in the order of their due times
+    repeated: list[DueDelivery]  # retried or replayed, in the order of their due times
 
 
 class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):

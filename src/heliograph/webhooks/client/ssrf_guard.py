@@ -1,4 +1,4 @@
-"""SSRF check of webhook URLs: resolves the host and rejects it if any of its addresses is denied (reliability)."""
+"""SSRF check of webhook URLs: resolves the host and rejects it if any of its addresses is denied."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache

@@ -10,7 +10,7 @@ RETRY_DELAYS_MS = (  # delay in ms after the 1st, 2nd, … attempt; ten attempts
     *(2 * HOUR_MS, 5 * HOUR_MS, 10 * HOUR_MS, 14 * HOUR_MS, 20 * HOUR_MS, 24 * HOUR_MS),
 )
 JITTER = 0.2
-# minimum time from the first attempt to permanent failure; only short Retry-After delays make it matter
+# minimum time from the first attempt to permanent failure, for endpoints that request short delays with Retry-After
 RETRY_PERIOD_MIN_MS = 60 * HOUR_MS
 RETRY_AFTER_MAX_MS = RETRY_DELAYS_MS[-1]
 FAILING_DAYS = 5
