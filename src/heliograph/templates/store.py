@@ -1,6 +1,6 @@
 """Store of template and layout versions.
 
-A version is written in the same transaction as the change that creates it, and read only by pages.
+A version is written in the same transaction as the change that creates the version. Only pages read versions.
 """
 
 from collections.abc import Sequence

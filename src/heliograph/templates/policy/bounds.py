@@ -332,7 +332,7 @@ class _Term(msgspec.Struct, frozen=True):
 
 
 class _ListTerm:
-    """Size term of a list at its maximum length; each item has its maximum size for the outer states that hold."""
+    """Size term of a list with the maximum number of items, each of the maximum size that the outer states permit."""
 
     def __init__(self, sizes: Mapping[tuple[Conditions, Conditions], Size], count: int, states_of: StatesOf) -> None:
         self.conditions: Conditions = frozenset(literal for outer, _ in sizes for literal in outer)

@@ -17,7 +17,7 @@ _ERROR_POSITION = re.compile(r"position (\d+)")
 
 
 def parsing_cost(fields: Any) -> int:
-    """Return the cost of parsing the fields, in octets for `run_large`; MJML is always large because it is compiled."""
+    """Return the input size to pass to `run_large`: large enough for a thread if a field is MJML, which is compiled."""
     texts = list(_iterate_texts(fields))
     if any(_MJML_START.match(text) for text in texts):
         return PARSE_IN_THREAD_MIN + 1

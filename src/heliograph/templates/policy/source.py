@@ -275,7 +275,8 @@ def _split_html(source: str, masked: str, faults: FaultList) -> "Iterator[Piece 
             slots = (
                 token for token in TOKEN.finditer(source, html_range.start, html_range.end) if token[1] or token[10]
             )
-            if slot := next(slots, None):  # `_Nesting` reports misplaced blocks
+            # Only values: `_Nesting` reports misplaced blocks.
+            if slot := next(slots, None):
                 faults.add(
                     "misplaced_placeholder", slot.start(), f"a placeholder can't be used in {html_range.description}"
                 )

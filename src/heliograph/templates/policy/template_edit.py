@@ -46,9 +46,8 @@ def apply_and_check(base: Template, changes: Mapping[str, Any]) -> tuple[Templat
     new, errors = apply_fields(base, changes)
     messages_by_field: dict[str, list[str]] = {}
     for problem in check_template(new):
-        first_field = problem.field.replace(",", ".").partition(".")[
-            0
-        ]  # `prices` of `prices.GB`, `html` of `html, text`
+        # `prices.GB` → `prices`, `html, text` → `html`
+        first_field = problem.field.replace(",", ".").partition(".")[0]
         field = problem.field if problem.locale else first_field
         message = _sentence(problem.text.replace("one of them", f"one of {problem.part}"))
         messages_by_field.setdefault(field, []).append(f"Line {problem.line}: {message}" if problem.line else message)

@@ -65,11 +65,11 @@ def _read_values(variables: Mapping[str, Any], prefix: str) -> Values:
                 raise _object_error(prefix + name)
             continue
         if isinstance(value, list) and not prefix:
-            is_same, text = lists.setdefault(name, items := _read_items(value, name)) == items, None
+            is_consistent, text = lists.setdefault(name, items := _read_items(value, name)) == items, None
         else:
             text = _to_text(value, prefix + name)
-            is_same = texts.setdefault(name, text) == text
-        if not is_same or (name in lists and name in texts):
+            is_consistent = texts.setdefault(name, text) == text
+        if not is_consistent or (name in lists and name in texts):
             raise InvalidRequest(
                 f"The variable {prefix}{name!r} is given twice with different values. Send it once.",
                 param=f"variables.{prefix}{name}",
