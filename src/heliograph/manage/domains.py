@@ -166,7 +166,7 @@ class Domains:
         used_method = method or (existing.dkim if existing else "cname" if self.dkim_zone else "txt")
         own_key = self._read_own_key(used_method, private_key, selector)
         if existing:
-            return await self._move(actor, existing, used_method, own_key, selector or "")
+            return await self._change_dkim_method(actor, existing, used_method, own_key, selector or "")
         brand = brand or team_setup.record.name
         new = Domain(
             id=self._clock.new_id("dom_"),
@@ -216,7 +216,7 @@ class Domains:
                 raise InvalidRequest(f'{param} needs dkim "txt": keys of cname are ours.', param=param)
         return None if private_key is None and selector is None else read_own_key(private_key, selector)
 
-    async def _move(
+    async def _change_dkim_method(
         self, actor: Actor, domain: Domain, method: DkimMethod, own_key: tuple[bytes, str, str] | None, selector: str
     ) -> Domain:
         """Change how a domain's keys are published.
@@ -294,7 +294,7 @@ class Domains:
     def zone(self) -> list[Record]:
         """Return the DNS records that the operator publishes.
 
-        They are the keys of domains with CNAME records, and report consent.
+        These are the DKIM keys of domains with CNAME records, and the consent to receive DMARC reports (RFC 9990).
         """
         setup, zone = self._store.setup.current, self.dkim_zone
         domains = sorted(self._all_domains(), key=lambda domain: domain.name) if zone else []
@@ -444,7 +444,7 @@ class Domains:
         keys = self._keys_of(domain)
         active_records = self._expected_records(domain, [key for key in keys if key.state == "active"])
         pending_records = self._pending_records(self._store.setup.current, domain)
-        verdicts, zone, pending_keys = await self._look_up(domain, keys, [*active_records, *pending_records])
+        verdicts, zone, pending_keys = await self._query_dns(domain, keys, [*active_records, *pending_records])
         verdict_by_record = dict(verdicts)
         is_correct = all_correct(verdict_by_record[record] for record in active_records if record.is_required)
         if watched_since is not None and domain.verified and is_correct is False:
@@ -465,21 +465,21 @@ class Domains:
             is_taken = holder is not None and holder.verified and holder.id != domain.id
             verified, failures = next_verification_state(before.verified, before.failures, is_correct and not is_taken)
             verified = verified if before.by_dns else before.verified
-            swapped_keys = self._swap_states(keys, now) if is_pending_correct else []
+            changed_keys = self._activate_pending(keys, now) if is_pending_correct else []
             expired_rows = [
                 to_row("dkim_key", key.id, None, key.team or None) for key in keys if _is_deletable(key, now)
             ]
-            if verified == before.verified and not swapped_keys and not expired_rows and not noted_keys:
+            if verified == before.verified and not changed_keys and not expired_rows and not noted_keys:
                 return SetupChange()
             after = replace(before, verified=verified, checked_at=now, failures=failures)
             action = (
                 "domain.keys" if verified == before.verified else "domain.verified" if verified else "domain.failed"
             )
-            details = ["the new keys sign"] * bool(swapped_keys) + ["retired keys removed"] * bool(expired_rows)
+            details = ["the new keys sign"] * bool(changed_keys) + ["retired keys removed"] * bool(expired_rows)
             return SetupChange(
                 rows=[
                     to_row("domain", domain.id, after, domain.team or None),
-                    *_key_rows([*swapped_keys, *noted_keys]),
+                    *_key_rows([*changed_keys, *noted_keys]),
                     *expired_rows,
                 ],
                 events=_verification_events(before, after),
@@ -493,7 +493,7 @@ class Domains:
             await self._store.setup.record_domain_check(
                 domain.id, now, lambda current: next_verification_state(current.verified, current.failures, is_valid)[1]
             )
-        verdicts = _as_taken(verdicts) if is_taken else verdicts
+        verdicts = _with_ownership_conflict(verdicts) if is_taken else verdicts
         after = self.get(domain.id)
         watch_start = watched_since if actor == SERVICE else now
         await self._store_check(after, verdicts, now, watch_start, zone)
@@ -501,7 +501,7 @@ class Domains:
             domain=after, records=verdicts, alignment=_alignment_of(domain.name, verdicts), checked_at=now
         )
 
-    async def _look_up(
+    async def _query_dns(
         self, domain: Domain, keys: Sequence[DkimKey], records: Sequence[Record]
     ) -> tuple[list[tuple[Record, Verdict]], str, list[DkimKey]]:
         """Query DNS; return each record's verdict, the domain's zone, and the pending keys.
@@ -643,7 +643,7 @@ class Domains:
         }
         return msgspec.convert(key, DkimKey)
 
-    def _swap_states(self, keys: list[DkimKey], now: int) -> list[DkimKey]:
+    def _activate_pending(self, keys: list[DkimKey], now: int) -> list[DkimKey]:
         """Return the keys whose state changes: pending keys become active, active keys retired."""
         next_state_of = {"pending": "active", "active": "retired"}
         return [replace(key, state=next_state_of[key.state], made_at=now) for key in keys if key.state in next_state_of]
@@ -676,7 +676,7 @@ def _alignment_of(name: str, verdicts: list[tuple[Record, Verdict]]) -> Alignmen
     )
 
 
-def _as_taken(verdicts: list[tuple[Record, Verdict]]) -> list[tuple[Record, Verdict]]:
+def _with_ownership_conflict(verdicts: list[tuple[Record, Verdict]]) -> list[tuple[Record, Verdict]]:
     fix = "Another team has already verified this domain. If it is yours, contact the operator."
     return [
         (record, replace(verdict, ok=False, fix=fix) if record.purpose == "ownership" else verdict)

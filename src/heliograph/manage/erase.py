@@ -35,18 +35,18 @@ async def erase(
     await store.erasures.begin(target, begin_entry)
     await _end_account(store, actor, target)
 
-    def rows(setup: Setup) -> list[Row]:
+    def make_rows(setup: Setup) -> list[Row]:
         is_recipient = address in setup.teams[record.id].recipients
         return [to_row("recipient", f"{record.id}/{address}", None, record.id)] if is_recipient else []
 
-    def scrubbed_rows(setup: Setup) -> list[Row]:
+    def make_scrubbed_rows(setup: Setup) -> list[Row]:
         return [
             to_row(*record_id, _scrub(target.variants, setting), record.id)
-            for record_id, setting in records_naming(setup, target)
+            for record_id, setting in records_with_address(setup, target)
         ]
 
-    await change_rows(store, actor, record.id, "recipient.remove", subject, rows)
-    await change_rows(store, actor, record.id, "address.erase", subject, scrubbed_rows, "templates and names")
+    await change_rows(store, actor, record.id, "recipient.remove", subject, make_rows)
+    await change_rows(store, actor, record.id, "address.erase", subject, make_scrubbed_rows, "templates and names")
     await asyncio.sleep(SETTLE_S)
     count = await store.erasures.erase(target, begin_entry.at, on_progress)
     detail = f"done, messages: {count}"
@@ -65,7 +65,7 @@ async def _end_account(store: Store, actor: Actor, target: ErasureTarget) -> Non
         await people.remove(store, actor, person, subject)
 
 
-def records_naming(setup: Setup, target: ErasureTarget) -> list[tuple[tuple[str, str], SetupRecord]]:
+def records_with_address(setup: Setup, target: ErasureTarget) -> list[tuple[tuple[str, str], SetupRecord]]:
     """Return the team's setup records that contain the address in one of their texts, as ((kind, id), record)."""
     return [
         (record_id, record)

@@ -34,6 +34,8 @@ async def export(
         "exported_at": timestamp(now),
         "is_sandbox_recipient": target.address in team.recipients,
         "account": {"id": person.id, "name": person.name, "role": role} if person and role else None,
-        "setup": [{"kind": kind, "id": id_} for (kind, id_), _ in erase.records_naming(store.setup.current, target)],
+        "setup": [
+            {"kind": kind, "id": id_} for (kind, id_), _ in erase.records_with_address(store.setup.current, target)
+        ],
         **data,
     }

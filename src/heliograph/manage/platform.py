@@ -19,8 +19,8 @@ async def change_platform(store: Store, actor: Actor, changes: Mapping[str, Any]
     check_fields(errors)
     detail = ", ".join(f"{name}={value}" if isinstance(value, int) else name for name, value in fields.items())
 
-    def rows(setup: Setup) -> list[Row]:
+    def make_rows(setup: Setup) -> list[Row]:
         after = replace(setup.platform, **fields)
         return [] if after == setup.platform else [to_row("platform", PLATFORM_ID, after, None)]
 
-    await change_rows(store, actor, None, "platform.change", PLATFORM_ID, rows, detail)
+    await change_rows(store, actor, None, "platform.change", PLATFORM_ID, make_rows, detail)

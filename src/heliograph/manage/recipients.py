@@ -35,20 +35,20 @@ async def log_code_sent(store: Store, actor: Actor, team: str, address: str) -> 
 async def add(store: Store, actor: Actor, team: str, address: str) -> None:
     """Add a recipient who entered the right confirmation code."""
 
-    def rows(setup: Setup) -> list[Row]:
+    def make_rows(setup: Setup) -> list[Row]:
         existing = get_team(setup, team).recipients
         if address in existing:
             return []
         check_quota(actor, "address", len(existing), "recipients")
         return [to_row("recipient", f"{team}/{address}", Recipient(team=team, address=address), team)]
 
-    await change_rows(store, actor, team, "recipient.add", address, rows)
+    await change_rows(store, actor, team, "recipient.add", address, make_rows)
 
 
 async def remove(store: Store, actor: Actor, team: str, address: str) -> None:
-    def rows(setup: Setup) -> list[Row]:
+    def make_rows(setup: Setup) -> list[Row]:
         if address not in get_team(setup, team).recipients:
             raise NotFound(f"The team has no recipient {address}.")
         return [to_row("recipient", f"{team}/{address}", None, team)]
 
-    await change_rows(store, actor, team, "recipient.remove", address, rows)
+    await change_rows(store, actor, team, "recipient.remove", address, make_rows)

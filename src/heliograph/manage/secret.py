@@ -25,7 +25,7 @@ class Rotation(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters of a rotation to a new master secret."""
 
     digest: str
-    kept: str  # JSON of the keys that must survive the rotation, encrypted with the new secret
+    kept_keys: str  # JSON of the keys that must survive the rotation, encrypted with the new secret
     reencrypt_functions: Reencrypt
 
 
@@ -35,7 +35,7 @@ async def rotate(store: Store, actor: Actor, rotation: Rotation, on_progress: Pr
     May be interrupted and run again. Two audit entries record begin and end.
     """
     begin_entry = actor.audit_entry(store.clock.now(), "secret.rotate", "master secret", "begun")
-    is_changed = await store.secret_store.rotate_digest(rotation.digest, rotation.kept, begin_entry)
+    is_changed = await store.secret_store.rotate_digest(rotation.digest, rotation.kept_keys, begin_entry)
     count = await store.secret_store.reencrypt(rotation.reencrypt_functions, on_progress)
     if is_changed or count:
         await asyncio.sleep(SETTLE_S)

@@ -34,7 +34,7 @@ async def submit_name(store: Store, actor: Actor, team: str, domain: str, name: 
     """Request a display name for one of the team's domains. `domain`: its id."""
     new = DisplayName(id=store.clock.new_id("dn_"), team=team, domain=domain, name=name, asked_by=requester_id(actor))
 
-    def rows(setup: Setup) -> list[Row]:
+    def make_rows(setup: Setup) -> list[Row]:
         team_setup = get_team(setup, team)
         errors = {} if is_single_line(name) else {"name": ONE_LINE_ERROR}
         if all(domain != team_domain.id for team_domain in team_setup.domains.values()):
@@ -45,7 +45,7 @@ async def submit_name(store: Store, actor: Actor, team: str, domain: str, name: 
         check_quota(actor, "name", len(team_setup.display_names), "display names")
         return [to_row("display_name", new.id, new, team)]
 
-    await change_rows(store, actor, team, "display_name.submit", name, rows)
+    await change_rows(store, actor, team, "display_name.submit", name, make_rows)
 
 
 async def submit_sender_id(store: Store, actor: Actor, team: str, country: str, value: str) -> None:
@@ -54,7 +54,7 @@ async def submit_sender_id(store: Store, actor: Actor, team: str, country: str, 
     check_fields({field: ERROR_BY_FIELD[field] for field in errors})
     id_ = f"{team}/{country}"
 
-    def rows(setup: Setup) -> list[Row]:
+    def make_rows(setup: Setup) -> list[Row]:
         old = get_team(setup, team).sender_ids.get(country)
         if old and old.approved:
             changed_rows = request_change(setup, ("sender_id", id_), value, by=requester_id(actor))
@@ -67,7 +67,7 @@ async def submit_sender_id(store: Store, actor: Actor, team: str, country: str, 
             raise InvalidRequest(f"{country} already has this sender ID.", param="value")
         return changed_rows
 
-    await change_rows(store, actor, team, "sender_id.submit", f"{value} for {country}", rows)
+    await change_rows(store, actor, team, "sender_id.submit", f"{value} for {country}", make_rows)
 
 
 async def remove(store: Store, actor: Actor, team: str, record: RecordId) -> str:
@@ -75,11 +75,11 @@ async def remove(store: Store, actor: Actor, team: str, record: RecordId) -> str
     kind, id_ = record
     subject = display_text(store.setup.current, team, record)
 
-    def rows(setup: Setup) -> list[Row]:
+    def make_rows(setup: Setup) -> list[Row]:
         display_text(setup, team, record)
         return [to_row(kind, id_, None, team)]
 
-    await change_rows(store, actor, team, f"{kind}.remove", subject, rows)
+    await change_rows(store, actor, team, f"{kind}.remove", subject, make_rows)
     return subject
 
 

@@ -256,10 +256,10 @@ async def _change_team(
     """Change a team's record; `logged_fields`: the fields shown in the audit log."""
     detail = ", ".join(f"{name}={value}" for name, value in (logged_fields or {}).items())
 
-    def rows(setup: Setup) -> list[Row]:
+    def make_rows(setup: Setup) -> list[Row]:
         team_setup = get_team(setup, id_)
         after = revise(team_setup, setup)
         return [] if after == team_setup.record else [to_row("team", id_, after, id_)]
 
-    await change_rows(store, actor, id_, action, id_, rows, detail)
+    await change_rows(store, actor, id_, action, id_, make_rows, detail)
     return store.setup.current.teams[id_].record

@@ -29,7 +29,7 @@ async def read_usage(store: Store, team: str, month: str | None = None) -> Month
     ref = get_team(store.setup.current, team).record.ref
     current_month = month_of(store.clock.team_now(ref))
     month = current_month if month is None else month
-    since, until = _bounds(month)
+    since, until = _month_range(month)
     counts = await store.stats.usage(ref, since, until)
     spend = await store.ledger.get_spend(ref, month)
     account = await store.ledger.get_account(ref)
@@ -42,7 +42,7 @@ async def read_usage(store: Store, team: str, month: str | None = None) -> Month
     )
 
 
-def _bounds(month: str) -> tuple[int, int]:
+def _month_range(month: str) -> tuple[int, int]:
     """Return the start of the month and the start of the next month, in ms."""
     match = _MONTH.fullmatch(month)
     if not match:
