@@ -193,8 +193,8 @@ class EmailPreview(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: Sandbox
 
 
-class HeaderRecipients(msgspec.Struct, frozen=True, kw_only=True):
-    """Values of a mail's headers that differ from its recipients and template, set by foreign APIs and resends.
+class HeaderOverrides(msgspec.Struct, frozen=True, kw_only=True):
+    """Header values that replace those derived from recipients and template, set by compatibility APIs and resends.
 
     To and Cc may contain display names, and addresses that do not receive this message.
     """
@@ -228,10 +228,10 @@ async def send_email(
     caller: Caller,
     request: EmailRequest,
     idempotency_key: IdempotencyKey | None,
-    header_recipients: HeaderRecipients | None = None,
+    header_overrides: HeaderOverrides | None = None,
 ) -> SendResult[EmailRecord]:
     return await context.store.messages.accept(
-        await prepare_email(context, caller, request, idempotency_key, header_recipients)
+        await prepare_email(context, caller, request, idempotency_key, header_overrides)
     )
 
 
@@ -240,7 +240,7 @@ async def prepare_email(
     caller: Caller,
     request: EmailRequest,
     idempotency_key: IdempotencyKey | None = None,
-    header_recipients: HeaderRecipients | None = None,
+    header_overrides: HeaderOverrides | None = None,
 ) -> Acceptance:
     is_large = estimate_size(caller, request) > PARSE_IN_THREAD_MIN
     draft = (
@@ -248,22 +248,22 @@ async def prepare_email(
         if is_large
         else draft_email(context, caller, request)
     )
-    if header_recipients and header_recipients.subject is not None:
-        _check_subject(header_recipients.subject)
-        draft = replace(draft, content=replace(draft.content, subject=header_recipients.subject))
-    if header_recipients and (header_recipients.sender or header_recipients.named):
+    if header_overrides and header_overrides.subject is not None:
+        _check_subject(header_overrides.subject)
+        draft = replace(draft, content=replace(draft.content, subject=header_overrides.subject))
+    if header_overrides and (header_overrides.sender or header_overrides.named):
         draft = replace(
-            draft, added=replace(draft.added, sender_id=header_recipients.sender, named=header_recipients.named)
+            draft, added=replace(draft.added, sender_id=header_overrides.sender, named=header_overrides.named)
         )
     files = await _store_files(context, draft.attachments) if draft.attachments else []
-    for index in header_recipients.alternatives if header_recipients and files else ():
+    for index in header_overrides.alternatives if header_overrides and files else ():
         files[index] = replace(files[index], alternative=True)
     if is_large:
         id_ = context.clock.new_id("eml_")
         return await ACCEPT_POOL.run(
-            email_acceptance, context, caller, draft, files, idempotency_key, header_recipients, id_
+            email_acceptance, context, caller, draft, files, idempotency_key, header_overrides, id_
         )
-    return email_acceptance(context, caller, draft, files, idempotency_key, header_recipients)
+    return email_acceptance(context, caller, draft, files, idempotency_key, header_overrides)
 
 
 def estimate_size(caller: Caller, request: EmailRequest) -> int:
@@ -375,7 +375,7 @@ def _render_content(
     platform: Platform,
     unsubscribe_url: str,
 ) -> tuple[Template | None, Layout | None, Rendered]:
-    """Render the content; return the template and layout (None without), and the content."""
+    """Render the content; return the template and the layout, None if not used, and the content."""
     if request.template_id is None:
         html, text = request.html, request.text
         size = octets(html) + octets(text)
@@ -491,7 +491,7 @@ def email_acceptance(
     draft: EmailDraft,
     files: list[File],
     idempotency_key: IdempotencyKey | None,
-    header_recipients: HeaderRecipients | None = None,
+    header_overrides: HeaderOverrides | None = None,
     id_: str = "",
 ) -> Acceptance:
     """Build the acceptance of an email: what to store, and the checks of the transaction.
@@ -508,7 +508,7 @@ def email_acceptance(
         reply_to = [verp.sign_reply_address(context.reply_key, id_, team.record.id, draft.reply_domain)]
     suffix = feedback_id_suffix(context.reply_key, team.record.id, from_template=template is not None)
     feedback_id = f"{draft.added.category or (template.id if template else DIRECT)}:{suffix}"
-    stored, shared = _encode_content(draft, files, reply_to, header_recipients, feedback_id, may_share=team.sandbox)
+    stored, shared = _encode_content(draft, files, reply_to, header_overrides, feedback_id, may_share=team.sandbox)
     pending = PendingEmail(
         id=id_,
         created_at=now,
@@ -517,7 +517,7 @@ def email_acceptance(
         draft=draft,
         reply_to=reply_to,
         file_count=len(files),
-        drop_suppressed=header_recipients is not None and header_recipients.drop_suppressed,
+        drop_suppressed=header_overrides is not None and header_overrides.drop_suppressed,
         restricted_key=caller.key if caller.key.restrictions is not None else None,
     )
     return Acceptance(
@@ -603,7 +603,7 @@ def _encode_content(
     draft: EmailDraft,
     files: list[File],
     reply_to: list[str],
-    header_recipients: HeaderRecipients | None,
+    header_overrides: HeaderOverrides | None,
     feedback_id: str,
     *,
     may_share: bool,
@@ -617,9 +617,9 @@ def _encode_content(
     mail = EmailContent(
         from_name=draft.sender.name,
         from_address=draft.sender.address.original,
-        to=header_recipients.to if header_recipients else [address.original for address in recipients.to],
-        cc=header_recipients.cc
-        if header_recipients
+        to=header_overrides.to if header_overrides else [address.original for address in recipients.to],
+        cc=header_overrides.cc
+        if header_overrides
         else [address.original for address in recipients.cc]
         if recipients.cc
         else [],

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from heliograph.accept import phone
 from heliograph.accept.context import Context
-from heliograph.accept.email import EmailDraft, HeaderRecipients, email_acceptance
+from heliograph.accept.email import EmailDraft, HeaderOverrides, email_acceptance
 from heliograph.accept.sms import sms_acceptance
 from heliograph.accept.whatsapp import whatsapp_acceptance
 from heliograph.domain.delivery.content import EmailContent, SmsContent, WhatsappContent
@@ -98,8 +98,8 @@ def _email_copy(
         unsubscribe_url=content.unsubscribe_url,
         added=undelivered.added,
     )
-    header_recipients = HeaderRecipients(to=content.to, cc=content.cc)  # the original's Bcc recipients stay hidden
-    return email_acceptance(context, caller, draft, content.attachments, None, header_recipients, id_)
+    header_overrides = HeaderOverrides(to=content.to, cc=content.cc)  # the original's Bcc recipients stay hidden
+    return email_acceptance(context, caller, draft, content.attachments, None, header_overrides, id_)
 
 
 def _phone_copy(

@@ -50,7 +50,7 @@ CarriersByChannel = dict[Channel, list[CarrierRecord]]
 class CodeRecipient(msgspec.Struct, frozen=True, kw_only=True):
     """The recipient of a code, and the channels that may be used."""
 
-    given: str
+    original: str
     normalized: str
     channels: list[Channel]
     locale: str | None  # None for the team's default
@@ -132,7 +132,9 @@ async def send_due_codes(context: Context) -> None:
         # otherwise the key was deleted or the code has expired, and the status stays unchanged
         if caller and clock.team_now(due.team) < due.expires_at:
             channels = channels_still_to_try(due.channels, due.channel)[1:]
-            to = CodeRecipient(given=due.to, normalized=due.phone, channels=channels, locale=stored_locale(due.added))
+            to = CodeRecipient(
+                original=due.to, normalized=due.phone, channels=channels, locale=stored_locale(due.added)
+            )
             carriers = candidate_carriers(context, caller, to)
             sent = await send_code(context, caller, due.id, to, carriers, due.expires_at)
         await store.verifications.finish(
@@ -232,7 +234,7 @@ def _build_message(
         mail = verify_mail(platform.verify_text, language, brand["name"], code)
         suffix = feedback_id_suffix(context.reply_key, team.record.id, from_template=False)
         content = msgspec.structs.replace(
-            build_content(mail, mail_sender(caller, platform), to.given), feedback_id=f"{DIRECT}:{suffix}"
+            build_content(mail, mail_sender(caller, platform), to.original), feedback_id=f"{DIRECT}:{suffix}"
         )
     elif template := code_template(team):
         template, brand = localize(template, to.locale), default_brand_values(caller.team, platform)
@@ -241,7 +243,7 @@ def _build_message(
     return OutboundMessage(
         message_id=id_,
         address=to.normalized,
-        original_address=to.given,
+        original_address=to.original,
         content=msgspec.json.encode(content),
         attempt=0,
         country=country,

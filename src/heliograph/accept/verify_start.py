@@ -123,7 +123,7 @@ async def start_verification(
     record = VerificationRecord(
         id=id_,
         channel=sent.channel,
-        to=to.given,
+        to=to.original,
         status=status,
         sandbox=caller.team.sandbox,
         expires_at=timestamp(start.expires_at),
@@ -148,7 +148,7 @@ async def resend_verification(
         caller = replace(caller, captured=True)  # stays captured, whichever key resends it
     channels = channels_still_to_try(verification.channels, verification.channel)
     to = CodeRecipient(
-        given=verification.to,
+        original=verification.to,
         normalized=verification.phone,
         channels=channels,
         locale=stored_locale(verification.added),
@@ -206,7 +206,7 @@ async def preview_verification(context: Context, caller: Caller, request: Verify
     start = _build_start(context, caller, to, "", candidate_carriers(context, caller, to), None)
     await context.store.verifications.dry_run(start)
     return VerifyPreview(
-        to=to.given,
+        to=to.original,
         channel=to.channels[0],
         country=country_of(to.normalized),
         locale=to.locale or caller.team.record.verify.language,
@@ -229,7 +229,7 @@ async def _check_request(context: Context, caller: Caller, request: VerifyReques
     check_tags(request.tags)
     check_metadata(request.metadata)
     locale = supported_locale(context, caller, channels, locale)
-    to = CodeRecipient(given=raw, normalized=normalized, channels=channels, locale=locale)
+    to = CodeRecipient(original=raw, normalized=normalized, channels=channels, locale=locale)
     await _check_recipient(context, caller, to)
     return to
 
@@ -238,12 +238,12 @@ async def _check_recipient(context: Context, caller: Caller, to: CodeRecipient) 
     if "verify" not in caller.team.record.features:
         raise FeatureNotOnPlan()
     if caller.key.restrictions is not None:
-        check_code_recipient(caller.key, to.normalized, to.given)
+        check_code_recipient(caller.key, to.normalized, to.original)
     if "email" not in to.channels:
         check_phone_allowed(caller, to.normalized)
         return
     mail_sender(caller, context.store.setup.current.platform)
-    recipients = parse_recipients(to.given, None, None, None)
+    recipients = parse_recipients(to.original, None, None, None)
     if not caller.captured:
         check_allowed(recipients, caller.team)
     suppressed = await context.store.suppressions.get(caller.team.record.ref, to.normalized)
@@ -289,7 +289,7 @@ def _build_start(
         team=record.ref,
         key_id=caller.key.id,
         phone=to.normalized,
-        given_address=to.given if is_mail else None,
+        given_address=to.original if is_mail else None,
         prefix=to.normalized if is_mail else velocity_prefix(to.normalized),
         channels=to.channels,
         is_magic=magic_recipients.is_magic(to.normalized),

@@ -188,7 +188,7 @@ def soft_wrap(text: str) -> Markup:
 
 
 def _is_response(tokens: list[Any], index: int) -> bool:
-    """Whether a code block is JSON that directly follows a request."""
+    """Return whether a code block is JSON that directly follows a request."""
     return index > 0 and tokens[index].info == "json" and tokens[index - 1].info == "sh"
 
 

@@ -117,21 +117,21 @@ def with_defs(schema: Schema, components: dict[str, Schema]) -> Schema:
     """Return the schema, complete with `$defs` of all components to which it refers."""
     defs: dict[str, Schema] = {}
 
-    def localize(part: Any) -> Any:
+    def use_local_refs(part: Any) -> Any:
         if isinstance(part, list):
-            return [localize(item) for item in part]
+            return [use_local_refs(item) for item in part]
         if not isinstance(part, dict):
             return part
         if ref := part.get("$ref"):
             name = ref.removeprefix(SCHEMA_REF_PREFIX)
             if name not in defs:
                 defs[name] = {}  # entered first, because it may refer to itself
-                defs[name] = localize((components | HANDWRITTEN_SCHEMAS)[name])
+                defs[name] = use_local_refs((components | HANDWRITTEN_SCHEMAS)[name])
             part = part | {"$ref": f"#/$defs/{name}"}
-        return {name: value if name == "$ref" else localize(value) for name, value in part.items()}
+        return {name: value if name == "$ref" else use_local_refs(value) for name, value in part.items()}
 
-    localized: Schema = localize(schema)
-    return {**localized, "$defs": defs} if defs else localized
+    schema_with_local_refs: Schema = use_local_refs(schema)
+    return {**schema_with_local_refs, "$defs": defs} if defs else schema_with_local_refs
 
 
 def inline_refs(schema: Any, components: dict[str, Schema]) -> Any:

@@ -95,7 +95,7 @@ class Docs:
         return self._page("home.html", "Docs", "/docs", example=self._examples(first), groups=self._groups())
 
     def search_page(self, query: str) -> str:
-        return self._page("search.html", f"Search: {query}", "", q=query, found=self.search(query))
+        return self._page("search.html", f"Search: {query}", "", q=query, results=self.search(query))
 
     def static_search_page(self) -> str:
         """Return the search page for static hosts; the browser searches (`api/static/search.js`)."""
@@ -117,7 +117,7 @@ class Docs:
             shared=[*_errors_of(route, shared=True)],
             example=self._examples(route),
             answers=self._response_examples(route),
-            asked=REQUEST_TABLES,
+            request_tables=REQUEST_TABLES,
         )
 
     def errors(self, query: str = "") -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from heliograph.accept.email import HeaderRecipients
+from heliograph.accept.email import HeaderOverrides
 from heliograph.accept.verify_send import SENDER_LOCAL_PART
 from heliograph.domain.limits import NAME_ADDR_MAX, RECIPIENTS_MAX
 from heliograph.domain.mail.address import format_name_addr, parse_name_addr
@@ -28,7 +28,7 @@ T = TypeVar("T")
 def drop_empty(value: Any) -> Any:
     """Return `value` without empty fields, at the top level and in lists.
 
-    Clients send them instead of leaving them out.
+    Some clients send an empty field where others omit the field.
     """
     if not isinstance(value, dict):
         return value
@@ -89,8 +89,8 @@ def addresses_of(mailboxes: Sequence[Mailbox]) -> list[str]:
     return [mailbox.address for mailbox in mailboxes]
 
 
-def header_recipients(to: Sequence[Mailbox], cc: Sequence[Mailbox]) -> HeaderRecipients:
-    return HeaderRecipients(to=[mailbox.header for mailbox in to], cc=[mailbox.header for mailbox in cc])
+def header_overrides(to: Sequence[Mailbox], cc: Sequence[Mailbox]) -> HeaderOverrides:
+    return HeaderOverrides(to=[mailbox.header for mailbox in to], cc=[mailbox.header for mailbox in cc])
 
 
 def default_sender(caller: Caller) -> str | None:

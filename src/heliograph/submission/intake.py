@@ -9,7 +9,7 @@ from structlog.contextvars import bind_contextvars
 
 from heliograph.accept.admission import Admission
 from heliograph.accept.context import Context
-from heliograph.accept.email import EmailRecord, EmailRequest, HeaderRecipients, send_email
+from heliograph.accept.email import EmailRecord, EmailRequest, HeaderOverrides, send_email
 from heliograph.accept.idempotency import send_once
 from heliograph.domain.limits import KIB
 from heliograph.domain.mail.address import Address
@@ -131,7 +131,7 @@ class MailIntake:
         `dedup_recipients`: recipients included in the key.
         """
         context, fields = self._context, submitted_fields(submitted)
-        header_recipients = HeaderRecipients(to=submitted.to, cc=submitted.cc, alternatives=submitted.alternatives)
+        header_overrides = HeaderOverrides(to=submitted.to, cc=submitted.cc, alternatives=submitted.alternatives)
         request = to_request(fields, EmailRequest)
         key = idempotency.parse_key(submitted.idempotency_keys)
         if key is None and dedup_recipients and submitted.message_id:
@@ -142,7 +142,7 @@ class MailIntake:
             context,
             caller.key.id,
             keyed_request,
-            lambda retry_key: send_email(context, caller, request, retry_key, header_recipients),
+            lambda retry_key: send_email(context, caller, request, retry_key, header_overrides),
         )
 
     def _log_refusal(self, request_id: str, caller: Caller, refusal: Refusal) -> None:

@@ -4,10 +4,10 @@ import msgspec
 import pybase64
 from msgspec.structs import replace
 
-from heliograph.accept.email import EmailRecord, EmailRequest, HeaderRecipients, send_email
+from heliograph.accept.email import EmailRecord, EmailRequest, HeaderOverrides, send_email
 from heliograph.accept.idempotency import send_once
 from heliograph.compat.call import Call
-from heliograph.compat.normalize import addresses_of, header_recipients, parse_request, read_mailboxes, unwrap_base64
+from heliograph.compat.normalize import addresses_of, header_overrides, parse_request, read_mailboxes, unwrap_base64
 from heliograph.compat.postal.codec import envelope
 from heliograph.domain.mail.address import parse_address
 from heliograph.domain.mail.attachments import configured_extra_types
@@ -69,7 +69,7 @@ async def send(call: Call) -> Response:
         tags={"tag": mail.tag} if mail.tag else None,
     )
     return _sent_response(
-        (await send_email(call.context, call.caller, request, None, header_recipients(to, cc))).new_record
+        (await send_email(call.context, call.caller, request, None, header_overrides(to, cc))).new_record
     )
 
 
@@ -92,7 +92,7 @@ async def send_raw(call: Call) -> Response:
     fields = submitted_fields(submitted)
     request, header = (
         to_request(fields, EmailRequest),
-        HeaderRecipients(to=submitted.to, cc=submitted.cc, alternatives=submitted.alternatives),
+        HeaderOverrides(to=submitted.to, cc=submitted.cc, alternatives=submitted.alternatives),
     )
     key = idempotency.parse_key(submitted.idempotency_keys)
     sent = await send_once(

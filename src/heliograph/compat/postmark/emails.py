@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from heliograph.accept.batch import SendResults, send_batch
 from heliograph.accept.context import Context
-from heliograph.accept.email import EmailRecord, EmailRequest, HeaderRecipients, prepare_email, send_email
+from heliograph.accept.email import EmailRecord, EmailRequest, HeaderOverrides, prepare_email, send_email
 from heliograph.accept.idempotency import send_once
 from heliograph.compat.call import Call
-from heliograph.compat.normalize import addresses_of, header_recipients, parse_request, split_mailboxes, unwrap_base64
+from heliograph.compat.normalize import addresses_of, header_overrides, parse_request, split_mailboxes, unwrap_base64
 from heliograph.compat.postmark.codec import INACTIVE_MESSAGE, to_error
 from heliograph.domain import refusals as r
 from heliograph.domain.exports.postmark import find_template, template_id
@@ -110,7 +110,7 @@ async def _send_all(call: Call, messages: list[Any], request_type: type[Postmark
 
     async def prepare(context: Context, caller: Caller, mail: PostmarkMail) -> Acceptance:
         request, headers = _to_request(caller, mail)
-        item = await prepare_email(context, caller, request, header_recipients=headers)
+        item = await prepare_email(context, caller, request, header_overrides=headers)
         prepared[item.id] = mail, request
         return item
 
@@ -131,7 +131,7 @@ async def _send_all(call: Call, messages: list[Any], request_type: type[Postmark
 
 def _result(mail: PostmarkMail, request: EmailRequest, record: EmailRecord) -> dict[str, Any]:
     remaining = {*record.to_addresses, *record.cc, *record.bcc}
-    dropped = [
+    dropped_addresses = [
         address
         for address in (*(request.to or ()), *(request.cc or ()), *(request.bcc or ()))
         if address not in remaining
@@ -141,11 +141,11 @@ def _result(mail: PostmarkMail, request: EmailRequest, record: EmailRecord) -> d
         "SubmittedAt": record.created_at,
         "MessageID": record.id,
         "ErrorCode": 0,
-        "Message": DROPPED_MESSAGE.format(", ".join(dropped)) if dropped else "OK",
+        "Message": DROPPED_MESSAGE.format(", ".join(dropped_addresses)) if dropped_addresses else "OK",
     }
 
 
-def _to_request(caller: Caller, mail: PostmarkMail) -> tuple[EmailRequest, HeaderRecipients]:
+def _to_request(caller: Caller, mail: PostmarkMail) -> tuple[EmailRequest, HeaderOverrides]:
     to, cc = split_mailboxes(mail.to, "to"), split_mailboxes(mail.cc, "cc")
     template: dict[str, Any] = {}
     if isinstance(mail, PostmarkTemplate):
@@ -168,7 +168,7 @@ def _to_request(caller: Caller, mail: PostmarkMail) -> tuple[EmailRequest, Heade
         metadata=mail.metadata,
         **template,
     )
-    return request, replace(header_recipients(to, cc), drop_suppressed=True)
+    return request, replace(header_overrides(to, cc), drop_suppressed=True)
 
 
 def _template_id(caller: Caller, mail: PostmarkTemplate) -> str:

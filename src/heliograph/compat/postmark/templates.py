@@ -132,7 +132,7 @@ def _apply_edit(base: Template, request: PostmarkTemplateFields) -> EditResult:
     return edit_template(base, {"name": request.name or base.name, "variables": base.variables, **request.parts()})
 
 
-async def _save(call: Call, base: Template, request: PostmarkTemplateFields, mark: str | None) -> Response:
+async def _save(call: Call, base: Template, request: PostmarkTemplateFields, revision: str | None) -> Response:
     existing = find_template(call.caller.team.templates, request.alias) if request.alias else None
     if existing and existing.id != base.id:
         raise InvalidRequest(f"Alias: {existing.id} already has this alias. Choose another alias.", param="Alias")
@@ -141,7 +141,7 @@ async def _save(call: Call, base: Template, request: PostmarkTemplateFields, mar
     for name, reason in edited.errors.items():
         field = {**FIELD_BY_PART, "alias": "Alias"}.get(name, name)
         raise InvalidRequest(f"{field}: {reason}", param=field)
-    await templates.save(call.context.store, call.actor, edited.template, revision=mark, by_operator=False)
+    await templates.save(call.context.store, call.actor, edited.template, revision=revision, by_operator=False)
     return json_response(_summary(templates.get(call.context.store.setup.current, base.team, base.id)))
 
 

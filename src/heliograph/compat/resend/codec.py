@@ -222,7 +222,7 @@ def slice_page(call: Call, records: Sequence[T], id_of: Callable[[T], str]) -> t
 
 
 def paginate(call: Call, records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the requested page of a short list in the given order; the ids are numbers."""
+    """Return the requested page of a list that is sorted by its numeric ids."""
     limit, after, before = cursor_params(call)
     for name, id_ in (("after", after), ("before", before)):
         if id_ is not None and parse_int(id_, 9) is None:

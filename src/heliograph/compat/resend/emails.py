@@ -8,7 +8,7 @@ import msgspec
 from heliograph.accept import scheduled
 from heliograph.accept.batch import SendResults, send_batch
 from heliograph.accept.context import Context
-from heliograph.accept.email import EmailRecord, EmailRequest, HeaderRecipients, prepare_email, send_email
+from heliograph.accept.email import EmailRecord, EmailRequest, HeaderOverrides, prepare_email, send_email
 from heliograph.accept.idempotency import send_once
 from heliograph.accept.scheduled import RescheduleRequest
 from heliograph.compat.call import Call
@@ -85,8 +85,8 @@ class ResendReschedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 async def send(call: Call) -> Response:
     async def submit(idempotency_key: IdempotencyKey | None) -> SendResult[EmailRecord]:
-        request, header_recipients = _to_email(call, call.json)
-        return await send_email(call.context, call.caller, request, idempotency_key, header_recipients)
+        request, header_overrides = _to_email(call, call.json)
+        return await send_email(call.context, call.caller, request, idempotency_key, header_overrides)
 
     sent = await send_once(call.context, call.caller.key.id, call.keyed_request(IDEMPOTENCY_KEY_MAX), submit)
     return send_response(sent, 200, msgspec.json.encode({"id": sent.id}))
@@ -115,8 +115,8 @@ async def send_several(call: Call) -> Response:
     )
 
 
-async def _prepare(context: Context, caller: Caller, mail: tuple[EmailRequest, HeaderRecipients]) -> Acceptance:
-    return await prepare_email(context, caller, mail[0], header_recipients=mail[1])
+async def _prepare(context: Context, caller: Caller, mail: tuple[EmailRequest, HeaderOverrides]) -> Acceptance:
+    return await prepare_email(context, caller, mail[0], header_overrides=mail[1])
 
 
 def _batch_response(results: SendResults, *, with_errors: bool) -> bytes:
@@ -129,7 +129,7 @@ def _batch_response(results: SendResults, *, with_errors: bool) -> bytes:
     return msgspec.json.encode(body | ({"errors": errors} if with_errors else {}))
 
 
-def _to_email(call: Call, value: Any) -> tuple[EmailRequest, HeaderRecipients]:
+def _to_email(call: Call, value: Any) -> tuple[EmailRequest, HeaderOverrides]:
     """Return the mail as a request to /v1/emails, and its recipients with names. The use case validates the request."""
     email, now = parse_request(ResendEmail, value), call.context.clock.team_now(call.team)
     template_use = email.template
@@ -156,7 +156,7 @@ def _to_email(call: Call, value: Any) -> tuple[EmailRequest, HeaderRecipients]:
         or None,
     )
     sender = format_name_addr(*_mailboxes(request.from_)[0]) if request.from_ else None
-    header_recipients = HeaderRecipients(
+    header_overrides = HeaderOverrides(
         to=_with_names(email.to),
         cc=_with_names(email.cc),
         subject=email.subject if template_use else None,
@@ -167,7 +167,7 @@ def _to_email(call: Call, value: Any) -> tuple[EmailRequest, HeaderRecipients]:
             if 0 < len(name) <= NAME_MAX
         ],
     )
-    return request, header_recipients
+    return request, header_overrides
 
 
 def _mailboxes(value: str | list[str] | None) -> list[tuple[str, str]]:
@@ -226,7 +226,7 @@ def _attachment_fields(item: Any, path: str) -> Any:
 
 async def read(call: Call) -> Response:
     row, content = await _find_email(call)
-    recipients = await _recipients(call, row)
+    recipients = await _failed_recipients(call, row)
     body: dict[str, Any] = {"html": content.html, "text": content.text}
     if row.content is not None:  # the content has the recipients' names
         sender = format_name_addr(content.from_name, content.from_address)
@@ -239,7 +239,7 @@ async def list_all(call: Call) -> Response:
     search = Search(limit=limit, channel="email", before=after or before, oldest_first=before is not None)
     page = await call.context.store.messages.search(call.team, search)
     rows = page.rows[::-1] if before else page.rows
-    items = [(row, await _recipients(call, row)) for row in rows]
+    items = [(row, await _failed_recipients(call, row)) for row in rows]
     octets = sum(len(row.record) for row in rows)
     await call.reserve_memory(octets)
     return await large_json_response(
@@ -291,8 +291,8 @@ async def _find_email(call: Call) -> tuple[MessageRow, EmailContent]:
     return row, await run_large(row.size, msgspec.json.decode, row.content, type=EmailContent)
 
 
-async def _recipients(call: Call, row: MessageRow | MessageListRow) -> list[RecipientDetails]:
-    """Return the recipients of a failed message, which hold the reason; empty for other states."""
+async def _failed_recipients(call: Call, row: MessageRow | MessageListRow) -> list[RecipientDetails]:
+    """Return the recipients of a failed message, whose details have the reason; empty for other states."""
     if row.status != "failed":
         return []
     message = await call.context.store.messages.get(call.team, row.id)

@@ -54,7 +54,7 @@ async def create(call: Call) -> Response:
     if not request.name:
         raise InvalidRequest("name is missing.", param="name")
     id_ = call.context.clock.new_id("tpl_")
-    await _save(call, Template(id=id_, team=_team_id(call), channel="email", name=request.name), request, mark=None)
+    await _save(call, Template(id=id_, team=_team_id(call), channel="email", name=request.name), request, revision=None)
     return json_response({"object": "template", "id": id_})
 
 
@@ -81,7 +81,7 @@ async def read(call: Call) -> Response:
 async def change(call: Call) -> Response:
     template, request = _get_template(call), parse_request(ResendTemplate, call.json)
     current = templates.draft_or_current(call.context.store.setup.current, template)
-    await _save(call, current, request, mark=revision_of(current))
+    await _save(call, current, request, revision=revision_of(current))
     return json_response({"object": "template", "id": template.id})
 
 
@@ -110,12 +110,12 @@ async def delete(call: Call) -> Response:
     return json_response(ResendDeleted(object="template", id=template.id))
 
 
-async def _save(call: Call, base: Template, request: ResendTemplate, mark: str | None) -> None:
+async def _save(call: Call, base: Template, request: ResendTemplate, revision: str | None) -> None:
     existing = find_template(call.caller.team.templates, request.alias) if request.alias else None
     if existing and existing.id != base.id:
         raise InvalidRequest(f"alias: {existing.id} already has this alias. Choose another alias.", param="alias")
     new = await run_large(parsing_cost(call.json), _apply_edit, base, request)
-    await templates.save(call.context.store, call.actor, new, revision=mark, by_operator=False, publish=False)
+    await templates.save(call.context.store, call.actor, new, revision=revision, by_operator=False, publish=False)
 
 
 def _apply_edit(base: Template, request: ResendTemplate) -> Template:
