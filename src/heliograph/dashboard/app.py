@@ -347,9 +347,9 @@ class Dashboard:
     async def _render_page(
         self, size: int, template: str, values: dict[str, Any], reader_time: ReaderTime | None
     ) -> bytes:
-        """Render the page: small pages one at a time on the event loop, which other tasks use in between.
+        """Render a large page in a thread, a small page on the event loop.
 
-        Large ones in a thread.
+        Between two small pages, other tasks can run.
         """
         if size > PARSE_IN_THREAD_MIN:
             return await READ_POOL.run(render, template, values, reader_time)

@@ -245,7 +245,7 @@ def action_text(action: str) -> str:
 
 
 class Subject(NamedTuple):
-    """The object that an audit entry says was changed."""
+    """The changed object of an audit entry."""
 
     text: str
     url: str = ""  # empty if there is no page or the reader must not open it

@@ -22,7 +22,7 @@ STREAM_LIFETIME_S = 600.0  # maximum lifetime of a stream; the page then opens t
 ACCESS_CHECK_INTERVAL_S = 5.0  # interval of checks whether the user may still read the page
 POLL_INTERVAL_S = 2.0  # default interval of checks for changes
 NOTIFY_INTERVAL_MAX_S = 5.0  # maximum interval between notifications under constant change
-NOTIFY_SPACING_S = 0.25  # delay of the notification of a final state, because events of webhooks follow shortly after
+NOTIFY_SPACING_S = 0.25  # minimum interval between the notifications of all streams, which each cause a reload
 FINAL_DELAY_S = 1.5  # delay of the last notification: webhook events follow the final state shortly after
 SHUTDOWN_CHECK_S = 1.0  # maximum time until a stream notices the shutdown
 

@@ -1,7 +1,7 @@
 """Finds the route of a request.
 
-A path without parameters takes one dict lookup. A path with `{name}` parameters takes one for each set of positions at
-which routes of this length have parameters.
+A path without parameters takes one dict lookup. For other paths, the routes with as many segments are grouped by the
+positions of their `{name}` parameters, and each group takes one lookup.
 """
 
 from collections.abc import Iterable

@@ -81,7 +81,7 @@ async def _list_messages(request: PageRequest, entries: list[LedgerEntry]) -> di
 
 
 def _merge_charges(entries: list[LedgerEntry]) -> list[LedgerEntry]:
-    """Add a message's charge to the entry of its hold, which changed the credit. The export has both entries."""
+    """Show a message's hold and charge as one charge: the hold changed the credit. The export has both entries."""
     held_subjects = {entry.subject for entry in entries if entry.kind == "hold"}
     charged_subjects = {entry.subject for entry in entries if entry.kind == "capture"}
     return [

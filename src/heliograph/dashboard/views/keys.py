@@ -276,7 +276,7 @@ def _describe(request: PageRequest, key: Key) -> str:
 
 
 async def _restriction_values(request: PageRequest, key: Key) -> dict[str, Any]:
-    """Return what a restricted key may send, and how much of its limits is left."""
+    """Return the permissions of a restricted key, and how much of its limits is left."""
     if key.restrictions is None:
         return {"lists": [], "limits": [], "sentence": ""}
     account = await request.store.ledger.get_account(request.team.record.ref)

@@ -1,4 +1,4 @@
-"""Sign-in with a password and an optional second factor, sign-out, and what all sign-in methods share."""
+"""Sign-in with a password and an optional second factor, sign-out, and the common steps of all sign-in methods."""
 
 from urllib.parse import urlencode
 
