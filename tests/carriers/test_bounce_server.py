@@ -466,7 +466,7 @@ class ReportMailbox:
 
 
 async def test_mail_to_the_report_address_goes_to_the_reports_alone() -> None:
-    async with listening(report_mailbox=ReportMailbox(), report=2 * READ_MAX) as peer, peer.connect() as dialogue:
+    async with listening(report_mailbox=ReportMailbox(), report_size=2 * READ_MAX) as peer, peer.connect() as dialogue:
         await dialogue.begin("dmarc@mx.example")
         assert await dialogue.send(b"Subject: Report\r\n\r\ngood\r\n.\r\n") == "250"
         assert await dialogue.ask("MAIL FROM:<>", "RCPT TO:<dmarc@mx.example>", f"RCPT TO:<{OURS}>", "DATA") == [

@@ -60,7 +60,7 @@ async def test_chat_webhook_is_set_tested_removed_and_never_shown(
     assert "Notices are posted to 1.1.1.1" in page.text and "SECRET" not in page.html
     assert (await pages.post(f"{place}/test", {}, who)).status == 303
     hook = await store.notices.get_chat_webhook("team_a" if place == TEAM else "")
-    assert hook and "SECRET" not in hook.sealed
+    assert hook and "SECRET" not in hook.encrypted_url
     await pages.post(f"{place}/remove", {}, who)
     assert "Notices are posted" not in (await pages.get(place, who)).text
 

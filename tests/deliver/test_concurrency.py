@@ -49,10 +49,10 @@ def test_full_queue_is_woken_by_capacity_of_a_less_urgent_queue() -> None:
     rung: list[str] = []
     windows = ConcurrencyLimiter(rung.append)
     for _ in range(CONCURRENCY_START):
-        windows.started("email.critical")
+        windows.count_started("email.critical")
     assert windows.free_slots("email")["critical"] == 0
     windows.adapt("email", 2 * CONNECTION_WAIT_MAX_S)
-    windows.finished("email")
+    windows.count_finished("email")
     assert rung == []
     for _ in range(3):
         windows.adapt("email.bulk", 0)

@@ -188,7 +188,7 @@ async def test_audit_chain_head_is_logged_once(store: Store) -> None:
     ends = [(line["place"], line["link"]) for line in logs if line["event"] == "end of the audit log"]
     last = await store.audit.head()
     assert last
-    assert (len(ends), ends[-1]) == (2, (last.place, last.link))
+    assert (len(ends), ends[-1]) == (2, (last.position, last.link))
 
 
 async def test_reputation_change_is_logged() -> None:

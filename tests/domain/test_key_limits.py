@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from heliograph.domain.limits import DAY_MS, HOUR_MS, SECOND_MS
 from heliograph.domain.refusals import KeyLimitReached
 from heliograph.domain.sending import key_limits
-from heliograph.domain.sending.key_limits import USES_MAX, count_use, give_back_spend, limit_states
+from heliograph.domain.sending.key_limits import USES_MAX, count_use, limit_states, refund_spend
 from heliograph.domain.sending.pricing import Account
 from heliograph.domain.setup.records import Key, KeyRestrictions
 
@@ -59,7 +59,7 @@ def test_retry_after_waits_until_enough_uses_have_left() -> None:
     assert never and never.retry_after == 3600
 
 
-def test_longest_wait_of_several_limits_is_told() -> None:
+def test_longest_wait_of_several_limits_is_returned() -> None:
     team, limited = account(), key(per_hour=1, per_day=1, spend_per_day=10)
     count_use(team, limited, 1, 10, NOW)
     refusal = refused(team, limited, 1, 1, now=NOW + HOUR_MS)
@@ -84,18 +84,18 @@ def test_failed_send_gives_back_its_spend_and_not_its_count() -> None:
     team, limited = account(), key(per_day=2, spend_per_day=100)
     count_use(team, limited, 1, 60, NOW)
     count_use(team, limited, 1, 40, NOW + 1)
-    give_back_spend(team, limited.id, NOW, 60)
+    refund_spend(team, limited.id, NOW, 60)
     states = limit_states(team, limited, NOW + 2)
     assert (states["spend_per_day"].left, states["per_day"].left) == (60, 0)
-    give_back_spend(team, limited.id, NOW, -60)  # retried
+    refund_spend(team, limited.id, NOW, -60)  # retried
     assert limit_states(team, limited, NOW + 2)["spend_per_day"].left == 0
 
 
 def test_spend_of_a_send_that_was_not_counted_is_not_given_back() -> None:
     team, limited = account(), key(spend_per_day=100)
     count_use(team, limited, 1, 60, NOW)
-    give_back_spend(team, limited.id, NOW - 1, 60)
-    give_back_spend(team, "other", NOW, 60)
+    refund_spend(team, limited.id, NOW - 1, 60)
+    refund_spend(team, "other", NOW, 60)
     assert limit_states(team, limited, NOW)["spend_per_day"].left == 40
 
 
@@ -125,7 +125,7 @@ def test_unrestricted_key_and_key_without_limits_are_not_counted() -> None:
     assert team.key_uses == ""
 
 
-def test_uses_of_yesterday_are_forgotten() -> None:
+def test_uses_older_than_a_day_are_removed() -> None:
     team, limited = account(), key(per_day=5)
     count_use(team, key("other", per_day=5), 1, 0, NOW)
     count_use(team, limited, 1, 0, NOW + 2 * DAY_MS)

@@ -140,7 +140,7 @@ async def test_a_backup_is_paused_by_the_command_line(world: Environment, url: s
 def test_a_change_of_the_setup_needs_an_actor() -> None:
     with pytest.raises(TypeError, match="without an actor"):
         SetupChange(new_teams=[NewTeam(1, 0)])
-    assert not SetupChange().changes
+    assert not SetupChange().is_change
 
 
 # -- the table has them all -------------------------------------------------------------------------------------------

@@ -52,10 +52,10 @@ class ConcurrencyLimiter:
                 self._full_queues.add(queue)
         return free
 
-    def started(self, queue: str) -> None:
+    def count_started(self, queue: str) -> None:
         self._in_flight[queue] += 1
 
-    def finished(self, queue: str) -> None:
+    def count_finished(self, queue: str) -> None:
         self._in_flight[queue] -= 1
         if queue in self._full_queues:
             self._wake_if_free(LANE_AND_PRIORITY_BY_QUEUE[queue][0])

@@ -48,7 +48,8 @@ DATABASE_RETRY_S = 0.5
 # for this long after a heartbeat, no other worker can have claimed our messages
 LEASE_CERTAIN_S = (LEASE_MS - HEARTBEAT_MS) / SECOND_MS
 UNREACHABLE_SPREAD_MS = 1000  # retries after an unreachable carrier are spread over this time
-# The same without an attempt: one message probes a carrier, and recovery releases the rest
+# The same for messages that were not attempted, because the circuit was open. One message probes the carrier; if it
+# recovers, the others are released at once.
 UNATTEMPTED_SPREAD_MS = 30_000
 NO_CARRIER_TEXT = "no carrier serves this destination now"
 OUT_OF_REACH_TEXT = "no carrier for this destination is reachable now"

@@ -78,7 +78,7 @@ class Worker:
             free_slots = self._limiter.free_slots(lane)
             claims = await self._claim(lane, free_slots) if any(free_slots.values()) and self._may_claim() else []
             for claim in claims:
-                self._limiter.started(claim.queue)
+                self._limiter.count_started(claim.queue)
                 self._start_delivery(claim, tasks)
             claimed = Counter([claim.priority for claim in claims])
             # priorities that may have more due messages
@@ -118,7 +118,7 @@ class Worker:
         claim = tasks.pop(task)
         self._dispatch.lost_keys.discard(claim.key)
         if not claim.is_isolated:
-            self._limiter.finished(claim.queue)
+            self._limiter.count_finished(claim.queue)
 
     async def _retry_candidates(self) -> None:
         """Retry the messages during which a worker died, each in isolation, so that others stay unaffected (P14).

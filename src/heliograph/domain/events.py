@@ -133,7 +133,7 @@ def event_data(event: StoredEvent) -> dict[str, Any]:
         status=event.status,
         message_status=event.message_status,
         previous_status=event.previous_status,
-        # A bcc address stays hidden, also in events about that recipient (reliability, threats).
+        # A bcc address stays hidden, also in events about that recipient (docs/threats.md).
         recipient=None if event.kind == "bcc" else event.recipient,
         recipient_kind=event.kind,
     )
@@ -142,7 +142,7 @@ def event_data(event: StoredEvent) -> dict[str, Any]:
         data["bcc"] = []
     if event.detail and len(event.detail) <= DETAIL_MAX and event.status in _RESPONSE_FIELD_BY_STATUS:
         data[_RESPONSE_FIELD_BY_STATUS[event.status]] = response = msgspec.json.decode(event.detail)
-        # A reason set by this service, such as `canceled`, is repeated under the field name of GET (contract 16).
+        # A reason set by this service, such as `canceled`, is also in the field `detail`, as in GET (contract 16).
         if "reason" in response:
             data["detail"] = response
     if event.type == DELAYED and event.detail:

@@ -33,8 +33,9 @@ def describe(meaning: str, **schema: Any) -> msgspec.Meta:
     """Return field metadata with a description and JSON schema keywords.
 
     `fixed=True`: the field always has its default value. `needed=True`: a request without the field is rejected with a
-    specific error code. `maybe=True`: only some records have the field. `example` is the value shown in the
-    documentation; by default null, the first of several allowed values, or none.
+    specific error code. `maybe=True`: only some records have the field. `example`: the value shown in the
+    documentation. Without it, the documentation shows null if the field may be null, else the first of its allowed
+    values, else no example.
     """
     return msgspec.Meta(description=meaning, extra_json_schema=schema)
 

@@ -62,10 +62,10 @@ IDEMPOTENCY_KEY_MAX = 255
 IDEMPOTENCY_WINDOW_MS = DAY_MS
 IDEMPOTENCY_LEASE_MS = 60 * SECOND_MS
 
-# Delivery (reliability, choices)
+# Delivery
 LEASE_MS = 120 * SECOND_MS
 HEARTBEAT_MS = 40 * SECOND_MS
-# Of the time between two commits of a process, at most this much counts as contact with the database.
+# The time between two commits of a process counts as contact with the database, but at most this long.
 CONTACT_PAUSE_MAX_MS = 10 * SECOND_MS
 CLAIMS_MAX = 2  # claims without a recorded outcome, after which a message is retried in isolation
 CRASHES_MAX = 3  # worker crashes during isolated attempts, after which the message counts as poison

@@ -139,16 +139,16 @@ async def store_template_update(store: Store, carrier: str, update: UpstreamUpda
     for team in teams:
         if apply_update(update, team):
             id_ = team.record.id
-            await store.setup.change(partial(_template_change, team_id=id_, news=update, now=now), id_)
+            await store.setup.change(partial(_template_change, team_id=id_, update=update, now=now), id_)
 
 
-def _template_change(setup: Setup, _: int, *, team_id: str, news: UpstreamUpdate, now: int) -> SetupChange:
+def _template_change(setup: Setup, _: int, *, team_id: str, update: UpstreamUpdate, now: int) -> SetupChange:
     team = setup.teams.get(team_id)
-    updated, templates = (apply_update(news, team), templates_of_update(team, news)) if team else (None, [])
+    updated, templates = (apply_update(update, team), templates_of_update(team, update)) if team else (None, [])
     if team is None or updated is None or not templates:
         return SetupChange()
-    previous = team.upstream.get((news.name, news.language))
-    type_, action = "template.status_changed", f"template.upstream_{news.status or 'quality'}"
+    previous = team.upstream.get((update.name, update.language))
+    type_, action = "template.status_changed", f"template.upstream_{update.status or 'quality'}"
     return SetupChange(
         rows=[to_row("upstream_template", updated.id, updated, team_id)],
         events=[
@@ -156,7 +156,7 @@ def _template_change(setup: Setup, _: int, *, team_id: str, news: UpstreamUpdate
             for template in templates
         ],
         audit=SERVICE.audit_entry(
-            now, action, templates[0].id, updated.reason if news.status else updated.quality, team=team_id
+            now, action, templates[0].id, updated.reason if update.status else updated.quality, team=team_id
         ),
     )
 

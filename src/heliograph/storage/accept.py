@@ -257,7 +257,7 @@ async def enqueue_key_limit_notices(tx: Tx, limited_keys: Mapping[str, tuple[int
 async def _publish_scheduled(tx: Tx, publisher: Publisher, scheduled: list[tuple[Acceptance, Decision]]) -> None:
     """Publish the event SCHEDULED to webhooks whose API format has this event type.
 
-    The event is not linked to a message, because a message's timeline contains only published events.
+    The event has no message key, so that the message's timeline does not contain it.
     """
     events = [
         Event(
@@ -329,7 +329,7 @@ def _account_row(account: Account) -> tuple[Any, ...]:
 async def find_stored_responses(
     tx: Tx, keys: list[tuple[str, str]], leases: Leases
 ) -> dict[tuple[str, str], StoredResponse]:
-    """Return (API key, hash) → stored response for those of these idempotency keys that are in use."""
+    """Return (API key, hash) → stored response; unused idempotency keys are missing."""
     return await to_stored_responses(tx, await tx.run("find_idempotency", keys=keys), leases) if keys else {}
 
 

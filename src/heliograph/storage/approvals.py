@@ -1,8 +1,8 @@
 """Messages that wait for approval: lists, decisions and expiry.
 
-The queue rows of such a message are in `lanes.HELD_QUEUE`, due when the wait for approval expires; an approval without
-a decision is stored nowhere else. A release moves them to a queue that workers claim from, due after the time of the
-request, so that the dispatcher checks the recipient and the team again as for a scheduled message.
+The queue rows of such a message are in `lanes.HELD_QUEUE`, and due when the wait for approval expires. A pending
+approval is stored only by these rows. A release moves the rows to a queue that workers claim from. Their new due time
+is later than the request, so that the dispatcher checks recipient and team again, as for a scheduled message.
 """
 
 from collections.abc import Sequence

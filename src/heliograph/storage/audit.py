@@ -260,7 +260,7 @@ async def verify(database: Database) -> ChainStatus:
     while links:
         for link in links:
             verifier.verify(link)
-        position, key = links[-1].place, links[-1].key
+        position, key = links[-1].position, links[-1].key
         links, head, unlinked = await database.read(read_batch)
     first_unlinked = unlinked[0][0] if unlinked else None
     is_waiting = first_unlinked is not None and head is not None and first_unlinked <= head.last_unchained_key

@@ -18,13 +18,14 @@ from heliograph.storage.engine.database import Database, StoreUnavailable, error
 
 log = structlog.get_logger()
 
-# Members of a content that are moved to the file. Without the sender, a version without this feature rejects the rest.
+# JSON members that are moved to the file. The sender is one of them, so that an older version rejects what remains
+# instead of sending it.
 BODY_MEMBERS = ("from_name", "from_address", "html", "text")
-# Beginning of the last member. No text of a caller can look like it: quotes in texts are escaped, and an object within
-# the content ends with another brace.
+# Beginning of the member that names the file; always the last one. It cannot occur in a caller's text, whose quotes are
+# escaped, nor in a nested object, which has a closing brace more.
 MARK = ',"body_file":["'
 _FILE = re.compile(re.escape(MARK) + r'([0-9a-f]{64})",(\d+)\]\}\Z')
-MARK_MAX = 128  # maximum length of that member
+MARK_MAX = 128  # maximum length of the member that begins with MARK
 PUT_S = 5.0  # timeout of storing a body
 
 

@@ -1,4 +1,4 @@
-"""Deletes stored message contents, and says which are small; body_files.py reads them."""
+"""Deletes stored message contents, and defines the size limit of small ones; body_files.py reads contents."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from heliograph.domain.limits import PARSE_IN_THREAD_MIN
 from heliograph.storage.engine.database import Tx
 
 SMALL_BYTES = PARSE_IN_THREAD_MIN
-ANY_SIZE = (1 << 31) - 1  # maximum integer to which PostgreSQL compares a length
+ANY_SIZE = (1 << 31) - 1  # size limit that every content meets: the greatest 32-bit integer
 
 ReserveMemory = Callable[[int], Awaitable[None]]  # reserves this many bytes of the memory budget, waiting if necessary
 

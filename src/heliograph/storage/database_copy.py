@@ -452,7 +452,7 @@ class DatabaseCopy:
         return sorted(Range(tuple(msgspec.json.decode(key)), digest) for key, digest in rows)
 
     async def find_differences(self, tables: Sequence[Table]) -> list[str]:
-        """Compare ranges of the target that were not compared since they were written, with their recorded digests.
+        """Compare the target's ranges written since the last comparison with their recorded digests.
 
         Returns the names of the tables that differ.
         """

@@ -13,7 +13,7 @@ from heliograph.domain.delivery.lanes import LANE_BY_CHANNEL, queue_name
 from heliograph.domain.delivery.outcome import local_failure
 from heliograph.domain.ids import parse_timestamp
 from heliograph.domain.refusals import InsufficientCredit
-from heliograph.domain.sending.key_limits import give_back_spend
+from heliograph.domain.sending.key_limits import refund_spend
 from heliograph.domain.sending.pricing import Account, hold
 from heliograph.domain.sending.send_options import decode_record
 from heliograph.domain.setup.records import Channel, Priority
@@ -221,7 +221,7 @@ def _renew_hold(message: LockedMessage, account: Account) -> bool:
         return False
     hold(account, message.price)
     if account.key_uses:
-        give_back_spend(account, message.key_id, message.created_at, -message.price)
+        refund_spend(account, message.key_id, message.created_at, -message.price)
     message.charge, message.hold_number = "held", message.hold_number + 1
     return True
 

@@ -167,14 +167,14 @@ class Erasures:
         """Erase the address from messages; return the number of erased messages and of unsent, unchanged messages."""
         erased, skipped = 0, 0
         async for ids in scan_messages(self._database, target, on_progress):
-            contents_with_address = await self._find_body_files(target, ids)
+            contents_with_address = await self._find_contents_with_address(target, ids)
             erase = partial(_erase_messages, target=target, ids=ids, contents_with_address=contents_with_address)
             erased_now, skipped_now = await self._database.write(partial(erase, now=now, publisher=self._publisher))
             erased, skipped = erased + erased_now, skipped + skipped_now
         return erased, skipped
 
-    async def _find_body_files(self, target: ErasureTarget, ids: Sequence[tuple[str]]) -> frozenset[str]:
-        """Return those stored contents of messages whose body is in a file that contains the address."""
+    async def _find_contents_with_address(self, target: ErasureTarget, ids: Sequence[tuple[str]]) -> frozenset[str]:
+        """Return the stored contents of messages whose body is in a file and contains the address."""
         contents_with_address = set[str]()
         for (id_,) in ids:
             row = await self._database.read(partial(read_row, team=target.ref, id_=id_))

@@ -237,7 +237,8 @@ async def _list_page(
     if clock_offset and search.since is not None:
         rows = [row for row in rows if row.created_at > search.since]
     rows.sort(key=lambda row: _without_prefix(row.id), reverse=True)
-    if scan_ends:  # drop rows older than the newest of these ids: other channels may have newer rows
+    # Below the newest of these ids, a channel was not scanned: rows there belong to a later page.
+    if scan_ends:
         rows = [row for row in rows if _without_prefix(row.id) >= max(scan_ends)]
     if len(rows) > search.limit:
         return InboxPage(rows=rows[: search.limit], before=rows[search.limit - 1].id, cleared_at=cleared_at)

@@ -53,7 +53,7 @@ class Leases:
         return now if self._clock.monotonic_ms() >= self._grace_until and not self._clock.clock_error() else 0
 
     async def confirm_contact(self, tx: Tx) -> None:
-        """Write a row. Once committed, the time since the previous commit counts as contact with the database."""
+        """Write a row, to prove contact with the database from the previous commit to this one."""
         shared_now, monotonic_ms = await self.now(tx), self._clock.monotonic_ms()
         await tx.run("probe")
         tx.after_commit.append(partial(self._add_commit, shared_now, monotonic_ms))

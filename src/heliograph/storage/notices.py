@@ -33,7 +33,7 @@ CHAT_PREFIX = "chat "  # prefix of the destination of a chat, followed by the te
 
 class ChatWebhook(msgspec.Struct, frozen=True):
     team: str  # empty for the instance
-    sealed: str
+    encrypted_url: str
     host: str
     set_at: int
 
@@ -220,7 +220,7 @@ class _Due(msgspec.Struct, frozen=True, kw_only=True):
     is_on: int | None
 
     @property
-    def is_wanted(self) -> bool:
+    def should_send(self) -> bool:
         return self.destination.startswith(CHAT_PREFIX) or receives_notice(self.role, self.is_on)
 
 
@@ -236,7 +236,7 @@ async def _take_mails(tx: Tx, now: int, new_id: Any) -> list[NoticeMail]:
     ):
         notice = NoticeRow(name=name, at=at, team=team, kind=kind, facts=_decode_facts(facts))
         due = _Due(notice=notice, destination=destination, attempts=attempts, email=email, role=role, is_on=is_on)
-        if due.is_wanted:
+        if due.should_send:
             due_by_destination[destination].append(due)
         else:
             reason = "recipient left the team or turned this notice off"

@@ -59,7 +59,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     deferrals: dict[str, int]
     uncertain_carrier: str | None  # the carrier that may have sent the message
     absent_at: int | None = None  # when the recipient's domain was first reported not to exist
-    held_at: int | None = None  # original due time, if the message waited for a reason on our side
+    held_at: int | None = None  # original due time, if the message was held for an internal reason
     priority: Priority = "normal"
     queue: str  # the queue in which the row waited
     suppressed: bool = False  # whether the address was suppressed at claim time
@@ -332,10 +332,7 @@ async def release_claims(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
 
 
 async def leave_isolation(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
-    """Record that the claims are no longer processed in isolation.
-
-    A crash of the worker then no longer counts as theirs.
-    """
+    """Record that the claims are no longer processed in isolation, so that a crash does not count against them."""
     if isolated := [(claim.key, claim.epoch) for claim in claims if claim.is_isolated]:
         await tx.run("leave_isolation", owner=owner, claims=isolated)
 

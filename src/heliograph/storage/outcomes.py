@@ -34,7 +34,7 @@ from heliograph.domain.operations.notices import dead_letter_notice
 from heliograph.domain.phones.carrier_codes import reported_opt_out
 from heliograph.domain.sending import pricing
 from heliograph.domain.sending.acceptance import CAPTURED
-from heliograph.domain.sending.key_limits import give_back_spend
+from heliograph.domain.sending.key_limits import refund_spend
 from heliograph.domain.sending.pricing import Account
 from heliograph.domain.sending.send_options import decode_record
 from heliograph.inbound.policy.bounce_category import category_of
@@ -70,7 +70,7 @@ class RetryPlan(msgspec.Struct, frozen=True, kw_only=True):
     uncertain_carrier: str | None = None  # the carrier that may have sent the message
     absent_at: int | None = None  # when the recipient's domain was first reported not to exist
     first_at: int | None = None  # start of the retry period; None keeps the recorded start
-    held_at: int | None = None  # original due time, if the message waits for a reason on our side
+    held_at: int | None = None  # original due time, if the message is held for an internal reason
 
 
 class ClaimToken(msgspec.Struct, frozen=True, array_like=True):
@@ -221,9 +221,9 @@ async def _fail_first_absence(
     messages: dict[int, LockedMessage],
     recipients: dict[tuple[int, int], RecipientRow],
 ) -> list[RecipientUpdate]:
-    """Fail messages to a domain that was reported absent for the first time only recently.
+    """Change updates that report an absent domain for the first time: the message fails, but nothing is suppressed.
 
-    The address is not suppressed (contract 6).
+    Later reports confirm that the domain is absent; their updates stay unchanged (contract 6).
     """
 
     def team_and_domain(update: RecipientUpdate) -> tuple[int, str]:
@@ -421,8 +421,8 @@ async def _fence(tx: Tx, updates: Sequence[RecipientUpdate], owner: str | None) 
     """Return the claims whose outcome may be recorded.
 
     Claims are compared by key and epoch, because a batch contains a key twice if a process froze and then claimed the
-    same row again. The outcome of an accepted message is recorded even if the message was claimed again since, so that
-    it is not sent twice.
+    same row again. If a carrier accepted the message, its outcome is recorded even if another claim exists since:
+    otherwise the message would be sent twice.
     """
     claims = [update.claim for update in updates if update.claim]
     if not claims:
@@ -639,8 +639,8 @@ def _apply_update(
         rows.settlements.append((message, kind, update.at))
     if path and path[-1] == "failed":
         _collect_failure(rows, update, message, recipient, is_real=is_real)
-    # Also suppress if the recipient had already failed. Do not repeat a suppression for a known state: a user may have
-    # removed it.
+        # A late report suppresses the address of a recipient that has already failed. A report without a new state
+        # suppresses nothing: a user may have removed the suppression that an earlier report caused.
     if update.suppress and (path or recipient.status == "failed") and is_real:
         rows.suppressions.append(
             (message.team, recipient.address, recipient.given_address, update.suppress, message.id, detail, update.at)
@@ -753,7 +753,7 @@ def settle(account: Account, kind: str, price: int, key_id: str, counted_at: int
     """Capture or release a hold; a release also subtracts the price from the spend counted for a restricted key."""
     SETTLE_BY_KIND[kind](account, price)
     if kind == "release" and account.key_uses:
-        give_back_spend(account, key_id, counted_at, price)
+        refund_spend(account, key_id, counted_at, price)
 
 
 async def _settle_accounts(

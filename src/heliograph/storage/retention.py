@@ -1,4 +1,4 @@
-"""Retention (reliability, choices): deletes contents and messages a configured time after they became final.
+"""Deletes contents and messages when their retention ends, a configured time after the message became final.
 
 Each team configures both times. Webhook deliveries are deleted after 30 days. The ledger is kept, and so are messages
 that are not final.

@@ -64,11 +64,11 @@ class SetupChange(msgspec.Struct, frozen=True, kw_only=True):
     audit: AuditEntry | None = None  # required and written if there is a change
 
     def __post_init__(self) -> None:
-        if self.changes and self.audit is None:
+        if self.is_change and self.audit is None:
             raise TypeError("a change without an actor cannot be written")
 
     @property
-    def changes(self) -> bool:
+    def is_change(self) -> bool:
         return bool(self.rows or self.new_teams or self.suppressions)
 
 
@@ -101,7 +101,7 @@ async def apply_change(
         await write_setup(tx, current, setup_change.rows, setup_change.new_teams, setup_change.audit.actor, now)
     await add_suppressions(tx, setup_change.suppressions, now, publisher)
     await publisher.publish(tx, [_event(publisher, current, event, now) for event in setup_change.events])
-    if setup_change.changes:
+    if setup_change.is_change:
         await audit.write(tx, setup_change.audit)
     return setup_change
 

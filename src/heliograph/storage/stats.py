@@ -129,7 +129,7 @@ class Stats:
         return sent_by_team
 
     async def count_held(self, team: int, channel: Channel) -> int:
-        """Return how many messages of a channel wait for a reason on our side.
+        """Return how many messages of a channel are held for an internal reason, such as an unavailable carrier.
 
         QUEUE_COUNT_MAX means at least that many.
         """

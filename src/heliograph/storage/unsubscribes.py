@@ -52,13 +52,13 @@ class NeverUnsubscribed(Exception):
 
 
 class UnsubscribeStore:
-    """Unsubscribes of all teams. `name_of` returns the pseudonym under which an erased address is stored."""
+    """Unsubscribes of all teams. `erased_name_of` returns the pseudonym under which an erased address is stored."""
 
-    def __init__(self, database: Database, clock: Clock, publisher: Publisher, name_of: EntryName) -> None:
+    def __init__(self, database: Database, clock: Clock, publisher: Publisher, erased_name_of: EntryName) -> None:
         self._database = database
         self._clock = clock
         self._publisher = publisher
-        self._name_of = name_of
+        self._erased_name_of = erased_name_of
 
     async def find(self, team: int, address: str) -> list[Unsubscribe]:
         """Return the unsubscribes of an address, at most one per category."""
@@ -129,7 +129,7 @@ class UnsubscribeStore:
         return await write_serialized(self._database, delete, entry.team)
 
     async def _stored_names(self, tx: Tx, team: int, address: str) -> list[str]:
-        return [address, self._name_of(team, address)] if (await read_account(tx, team)).erased else [address]
+        return [address, self._erased_name_of(team, address)] if (await read_account(tx, team)).erased else [address]
 
 
 async def _find_cursor(tx: Tx, team: int, address: str, category: str) -> UnsubscribeCursor:

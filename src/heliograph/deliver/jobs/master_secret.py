@@ -11,9 +11,9 @@ log = structlog.get_logger()
 
 
 def secret_refresher(store: Store, use_digest: Callable[[str | None, str | None], bool]) -> Job:
-    """Return the job that follows a change of the master secret.
+    """Return a job that switches this process to the new master secret after a rotation.
 
-    `use_digest` switches to the secret with this digest, and returns False if this process does not have it.
+    `use_digest`: (digest, kept keys) → whether this process has the secret with the digest and uses it now.
     """
     has_secret = True
 

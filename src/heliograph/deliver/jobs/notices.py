@@ -70,7 +70,7 @@ class NoticeSender(msgspec.Struct, frozen=True, kw_only=True):
         if hook is None:
             return NoticeOutcome("dropped", "the chat was removed")
         try:
-            url = self.decrypt_hook(hook.sealed, team)
+            url = self.decrypt_hook(hook.encrypted_url, team)
         except ValueError:
             return NoticeOutcome("failed", "the chat webhook URL cannot be decrypted: save it again")
         body = to_chat(notice.notices, self.store.setup.current, self.base_url, url)

@@ -25,7 +25,7 @@ class ChainLink(msgspec.Struct, frozen=True):
     subject: str
     detail: str
     address: str
-    place: int
+    position: int
     salt: str | None
     link: str | None
     original: str | None
@@ -38,7 +38,7 @@ class ChainLink(msgspec.Struct, frozen=True):
 class Head(msgspec.Struct, frozen=True):
     """The last link of the hash chain."""
 
-    place: int
+    position: int
     link: str
     last_unchained_key: int  # key of the newest entry when the chain was started
 
@@ -79,21 +79,24 @@ class ChainVerifier:
     def __init__(self) -> None:
         self.position, self.last_link = 0, ""
         self._broken: BrokenLink | None = None
-        self._rewritten: dict[int, str] = {}  # key → current hash of rewritten entries that a later entry must explain
+        # key → current hash, of rewritten entries without the later entry that must record the rewrite (`audit.erase`)
+        self._rewritten: dict[int, str] = {}
 
     def verify(self, entry: ChainLink) -> None:
         content_hash = entry.content_hash
-        if entry.place > self.position + 1:
-            self._record_break(entry.key, f"before entry {entry.key} {_removed_text(entry.place - self.position - 1)}")
-        elif entry.place <= self.position:
+        if entry.position > self.position + 1:
+            self._record_break(
+                entry.key, f"before entry {entry.key} {_removed_text(entry.position - self.position - 1)}"
+            )
+        elif entry.position <= self.position:
             self._record_break(entry.key, f"entry {entry.key} ({entry.action}) has the place of another one")
-        elif entry.link != hash_link(self.last_link, entry.place, entry.original or content_hash):
+        elif entry.link != hash_link(self.last_link, entry.position, entry.original or content_hash):
             self._record_break(entry.key, f"entry {entry.key} ({entry.action}) was changed, or is not in its place")
         if entry.original:
             self._rewritten[entry.key] = content_hash
         if entry.action == ERASE_ACTION and self._rewritten.get(_parse_entry_key(entry.subject)) == entry.detail:
             del self._rewritten[int(entry.subject)]
-        self.position, self.last_link = entry.place, entry.link or ""
+        self.position, self.last_link = entry.position, entry.link or ""
 
     def finish(self, head: Head | None, unlinked: int | None) -> BrokenLink | None:
         """Verify the end of the chain and return the first broken link, if any.
@@ -102,9 +105,9 @@ class ChainVerifier:
         """
         if head is None:
             self._record_break(None, "the end of the chain was removed")
-        elif head.place > self.position:
-            self._record_break(None, f"at the end {_removed_text(head.place - self.position)}")
-        elif (head.place, head.link) != (self.position, self.last_link):
+        elif head.position > self.position:
+            self._record_break(None, f"at the end {_removed_text(head.position - self.position)}")
+        elif (head.position, head.link) != (self.position, self.last_link):
             self._record_break(None, "entries were added after the end of the chain, or its end was changed")
         for key in self._rewritten:
             self._record_break(key, f"entry {key} was rewritten, and no erasure explains it")

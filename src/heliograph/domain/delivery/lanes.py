@@ -1,4 +1,4 @@
-"""Lanes of the outbox: each lane has its own slots, so that a slow channel never blocks another (reliability, choices).
+"""Lanes of the outbox: each lane has its own slots, so that a slow channel never blocks another.
 
 A lane has one queue per priority; outbox rows store the queue name.
 """

@@ -368,9 +368,9 @@ def _count_request(state: ProviderState, request: TokenRequest, now: int, window
 
 
 def _spread(state: ProviderState, rate: float, now: int) -> tuple[int, int] | None:
-    """Return how many tokens may be granted in how many ms, so that the tokens of a minute are spread over it.
+    """Return (count, ms): at most `count` tokens may be granted within `ms`, which spreads them evenly over a minute.
 
-    None if they may be granted at once, because no message was refused in the last week.
+    None if all tokens of a minute may be granted at once, because no message was refused in the last week.
     """
     if not rate or not state.reduced_at or now - state.reduced_at >= SPREAD_MS:
         return None

@@ -1,4 +1,4 @@
-"""Retry schedule of deferred messages, and when a message fails permanently (reliability, choices)."""
+"""Retry schedule of deferred messages, and when a message fails permanently."""
 
 import msgspec
 

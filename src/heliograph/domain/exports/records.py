@@ -52,7 +52,7 @@ class ExportedLayout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def edit_exported(exported: ExportedTemplate, id_: str, team: str) -> EditResult:
-    """Return an exported template converted to ours, with its errors."""
+    """Convert an exported template to a template of Heliograph; return the template and its errors."""
     base = Template(id=id_, team=team, channel=exported.channel, name=exported.name)
     return with_extra_fields(
         edit_template(base, {"name": exported.name, "variables": [], **exported.content}), exported.extra_fields

@@ -36,7 +36,7 @@ FLOWED_MAX = MIB  # characters; longer texts are not unflowed
 ENCODED_TEXT_MAX = 3 * BODY_OCTETS_MAX  # bytes of a text in its transfer encoding: quoted-printable can triple the size
 
 _LINE_END = re.compile(rb"\r?\n|\r")  # calendars need CRLF (RFC 5545, 3.1)
-CALENDAR = "text/calendar"  # an invitation; few clients offer to accept one that is an attachment
+CALENDAR = "text/calendar"  # an invitation; few mail clients let users accept an invitation that is an attachment
 TNEF_TYPES = ("application/ms-tnef", "application/vnd.ms-tnef")
 
 KEY_HEADERS = ("idempotency-key", "resend-idempotency-key")

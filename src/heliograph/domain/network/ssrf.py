@@ -1,4 +1,4 @@
-"""SSRF block list: addresses to which untrusted DNS must not direct us (reliability, SSRF).
+"""SSRF block list: addresses to which untrusted DNS must not direct us (docs/internals/reliability.md).
 
 `ipaddress.is_global` is not sufficient: it allows multicast, 6to4 and NAT64.
 """

@@ -18,9 +18,10 @@ LimitName = Literal["per_hour", "per_day", "spend_per_day"]
 
 WINDOW_MS: dict[LimitName, int] = {"per_hour": HOUR_MS, "per_day": DAY_MS, "spend_per_day": DAY_MS}
 PERIODS: dict[LimitName, str] = {"per_hour": "60 minutes", "per_day": "24 hours", "spend_per_day": "24 hours"}
-# Above this number, the uses of a key are merged; a merged use leaves a window when the last of its sends does.
+# Above this number, uses of a key that are close in time are merged. A merged use counts until its last send leaves the
+# window.
 USES_MAX = 500
-RECENT_SPAN_MS, OLD_SPAN_MS = 15 * SECOND_MS, 6 * MINUTE_MS  # maximum span of merged uses: in the last hour, before
+RECENT_SPAN_MS, OLD_SPAN_MS = 15 * SECOND_MS, 6 * MINUTE_MS  # maximum span of a merged use: last hour, older
 
 
 class KeyUse(msgspec.Struct, array_like=True):
@@ -40,7 +41,8 @@ class LimitState(msgspec.Struct, frozen=True, kw_only=True):
     frees_at: int | None  # when the oldest use leaves the window; None if nothing is used
 
 
-# Uses in order of time, by the key whose limits are shared and by the key that was used.
+# id of the key whose limits count → id of the key that was used → its uses, oldest first. The two ids differ after a
+# rotation.
 _UsesByKey = dict[str, dict[str, list[KeyUse]]]
 _decoder = msgspec.json.Decoder(_UsesByKey)
 
@@ -69,7 +71,7 @@ def count_use(account: Account, key: Key, recipients: int, spend: int, now: int)
     account.key_uses = _encode(uses_by_key, now)
 
 
-def give_back_spend(account: Account, key_id: str, counted_at: int, amount: int) -> None:
+def refund_spend(account: Account, key_id: str, counted_at: int, amount: int) -> None:
     """Subtract `amount` from the spend counted for the send at `counted_at`, because it is not charged.
 
     Its recipients still count toward the key's recipient limits. A negative amount adds the spend again.
@@ -118,7 +120,7 @@ def _check_limits(limits: dict[LimitName, int], uses: Sequence[KeyUse], recipien
 
 
 def _free_at(window: Sequence[KeyUse], name: LimitName, excess: int, now: int) -> int:
-    """Return when enough uses have left the window; one window from now if the limit is lower than this send."""
+    """Return when enough uses have left the window; one window from now if the send alone exceeds the limit."""
     for use in window:
         excess -= _amount(use, name)
         if excess <= 0:
@@ -158,7 +160,7 @@ def _end(use: KeyUse) -> int:
 
 def _encode(uses_by_key: _UsesByKey, now: int) -> str:
     """Return the uses of the last day as JSON, with the uses of very active keys merged."""
-    kept: _UsesByKey = {}
+    current_uses: _UsesByKey = {}
     for counted_as, uses_by_token in uses_by_key.items():
         current = {
             key_id: list(_merge(recent, now)) if len(recent) > USES_MAX else recent
@@ -166,8 +168,8 @@ def _encode(uses_by_key: _UsesByKey, now: int) -> str:
             if (recent := [use for use in uses if use.at > now - DAY_MS])
         }
         if current:
-            kept[counted_as] = current
-    return msgspec.json.encode(kept).decode() if kept else ""
+            current_uses[counted_as] = current
+    return msgspec.json.encode(current_uses).decode() if current_uses else ""
 
 
 def _merge(uses: Sequence[KeyUse], now: int) -> Iterator[KeyUse]:

@@ -1,7 +1,7 @@
 """DNS records of a sending domain: which records a team must publish, and what is wrong with the published ones.
 
-Names are lower-case A-labels without trailing dot. Found records are strings: TXT strings joined by `txt`, an MX as `10
-mail.example`. The text of a verdict is for people who edit DNS and ends with the value to copy.
+Names are lower-case A-labels without trailing dot. Published records are strings: a TXT record joined by `join_txt`, an
+MX record as `10 mail.example`. The text of a verdict is for people who edit DNS and ends with the value to copy.
 """
 
 import hashlib
@@ -132,11 +132,11 @@ def join_txt(strings: Iterable[bytes]) -> str:
     return "".join(chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in b"".join(strings))
 
 
-def check_record(record: Record, found: Sequence[str]) -> Verdict:
-    fix = _FIX_BY_PURPOSE[record.purpose](record, found) if found else _fix_missing(record)
+def check_record(record: Record, published: Sequence[str]) -> Verdict:
+    fix = _FIX_BY_PURPOSE[record.purpose](record, published) if published else _fix_missing(record)
     if fix and record.type == "TXT":
-        fix = _panel_mistake(found) + fix
-    return Verdict(ok=not fix, found=tuple(text[:FOUND_CHARS_MAX] for text in found[:FOUND_MAX]), fix=fix)
+        fix = _panel_mistake(published) + fix
+    return Verdict(ok=not fix, found=tuple(text[:FOUND_CHARS_MAX] for text in published[:FOUND_MAX]), fix=fix)
 
 
 def unanswered_verdict(reason: str) -> Verdict:
@@ -150,11 +150,11 @@ def _fix_missing(record: Record) -> str:
     )
 
 
-def _panel_mistake(found: Sequence[str]) -> str:
-    """Return a hint about a common mistake in DNS panels that explains the found values; empty if none does."""
-    if any('"' in text for text in found):
+def _panel_mistake(published: Sequence[str]) -> str:
+    """Return a hint about a common mistake in DNS panels that explains the published values; empty if none does."""
+    if any('"' in text for text in published):
         return "The value contains quotation marks. Remove them. "
-    if any("\\;" in text for text in found):
+    if any("\\;" in text for text in published):
         return "The value contains backslashes. Remove them. "
     return ""
 
@@ -167,9 +167,9 @@ def _join_limited(values: Iterable[str]) -> str:
     return ", ".join(list(values)[:FOUND_MAX])[:FOUND_CHARS_MAX]
 
 
-def _fix_ownership(record: Record, found: Sequence[str]) -> str:
+def _fix_ownership(record: Record, published: Sequence[str]) -> str:
     # Other records are allowed beside ours: a domain used by two teams has two.
-    if record.value in (text.strip() for text in found):
+    if record.value in (text.strip() for text in published):
         return ""
     return f"The TXT records at {record.name} do not include ours. Add another one with the value: {record.value}"
 
@@ -177,11 +177,11 @@ def _fix_ownership(record: Record, found: Sequence[str]) -> str:
 # -- the return path
 
 
-def _fix_return_path(record: Record, found: Sequence[str]) -> str:
-    others = [text for text in found if _host(text) != _host(record.value)]
+def _fix_return_path(record: Record, published: Sequence[str]) -> str:
+    others = [text for text in published if _host(text) != _host(record.value)]
     if not others:
         return ""
-    if len(others) < len(found):
+    if len(others) < len(published):
         return f"Bounces could go elsewhere. Remove the other {record.type} records: {_join_limited(others)}."
     return _set_record(record, f"The {record.type} record points to another host: {_join_limited(others)}.")
 
@@ -194,17 +194,17 @@ def _host(value: str) -> str:
 # -- DKIM (RFC 6376, 3.6.1)
 
 
-def _fix_dkim(record: Record, found: Sequence[str]) -> str:
+def _fix_dkim(record: Record, published: Sequence[str]) -> str:
     if record.type == "CNAME":
-        others = [text for text in found if _host(text) != _host(record.value)]
+        others = [text for text in published if _host(text) != _host(record.value)]
         return _set_record(
             record, f"The CNAME record points to another name: {_join_limited(others)}." if others else ""
         )
-    if len(found) > 1:
+    if len(published) > 1:
         return _set_record(
-            record, f"There are {len(found)} TXT records at {record.name}; a selector can have only one."
+            record, f"There are {len(published)} TXT records at {record.name}; a selector can have only one."
         )
-    return _set_record(record, _key_problem(_parse_tags(found[0]) or {}, _parse_tags(record.value) or {}))
+    return _set_record(record, _key_problem(_parse_tags(published[0]) or {}, _parse_tags(record.value) or {}))
 
 
 def _key_problem(tags: dict[str, str], expected: dict[str, str]) -> str:
@@ -271,8 +271,8 @@ _SPF_ALL = re.compile(r"[+?~-]?all")
 _SPF_LOOKUP_TERM = re.compile(r"[+?~-]?(?:include|exists|a|mx|ptr)(?:[:/].*)?|redirect=.*")
 
 
-def _fix_spf(record: Record, found: Sequence[str]) -> str:
-    policies = [text for text in found if text.lower().split(" ")[0] == "v=spf1"]
+def _fix_spf(record: Record, published: Sequence[str]) -> str:
+    policies = [text for text in published if text.lower().split(" ")[0] == "v=spf1"]
     if not policies:
         return f"There is no SPF policy among the TXT records at {record.name}. Add one with the value: {record.value}"
     if len(policies) > 1:
@@ -289,7 +289,7 @@ def _fix_spf(record: Record, found: Sequence[str]) -> str:
     missing = [
         term
         for term in record.value.split()[1:-1]
-        if not any(_term_covers(found_term, term) for found_term in terms[:end])
+        if not any(_term_covers(published_term, term) for published_term in terms[:end])
     ]
     if missing:  # name only the missing terms, so that an extended policy can be kept
         return (
@@ -299,12 +299,12 @@ def _fix_spf(record: Record, found: Sequence[str]) -> str:
     return ""
 
 
-def _term_covers(found_term: str, expected_term: str) -> bool:
-    """Return whether the found SPF term allows at least what the expected one allows.
+def _term_covers(published_term: str, expected_term: str) -> bool:
+    """Return whether the published SPF term allows at least what the expected one allows.
 
     A term with -, ~ or ? allows nothing.
     """
-    kind, _, value = found_term.removeprefix("+").partition(":")
+    kind, _, value = published_term.removeprefix("+").partition(":")
     expected_kind, _, expected_value = expected_term.lower().partition(":")
     if kind != expected_kind:
         return False
@@ -341,8 +341,8 @@ _PATTERN_BY_DMARC_TAG = {  # other tags are ignored, as receivers do
 }
 
 
-def _fix_dmarc(record: Record, found: Sequence[str]) -> str:
-    policies = [text for text in found if _DMARC_RECORD.fullmatch(text)]
+def _fix_dmarc(record: Record, published: Sequence[str]) -> str:
+    policies = [text for text in published if _DMARC_RECORD.fullmatch(text)]
     if not policies:
         return (
             f"There is no DMARC policy (v=DMARC1; in upper case) among the TXT records at {record.name}. "
@@ -368,8 +368,8 @@ def _fix_dmarc(record: Record, found: Sequence[str]) -> str:
 _TLS_REPORTS_RECORD = re.compile(r"v=TLSRPTv1\s*;.*\brua=.*", re.DOTALL)
 
 
-def _fix_tls_reports(record: Record, found: Sequence[str]) -> str:
-    policies = [text for text in found if text.startswith("v=TLSRPTv1")]
+def _fix_tls_reports(record: Record, published: Sequence[str]) -> str:
+    policies = [text for text in published if text.startswith("v=TLSRPTv1")]
     if len(policies) != 1:
         return _set_record(record, f"There are {len(policies)} TLS report policies (v=TLSRPTv1); one is needed.")
     if not _TLS_REPORTS_RECORD.fullmatch(policies[0]):
@@ -390,28 +390,29 @@ _FIX_BY_PURPOSE = {
 # -- overall result ----------------------------------------------------------------------------------------
 
 
-def has_policy(found: Sequence[str]) -> bool:
-    return any(_DMARC_RECORD.fullmatch(text) for text in found)
+def has_policy(published: Sequence[str]) -> bool:
+    return any(_DMARC_RECORD.fullmatch(text) for text in published)
 
 
 def dmarc_names_above(name: str) -> list[str]:
     """Return the other names that may hold a domain's DMARC policy: RFC 9989 tree walk without the top-level domain."""
     labels = name.removeprefix("_dmarc.").split(".")
-    above = [labels[start:] for start in range(1, len(labels) - 1)]
-    return [f"_dmarc.{'.'.join(labels_above)}" for labels_above in above if len(labels_above) < WALK_MAX]
+    parents = [labels[start:] for start in range(1, len(labels) - 1)]
+    return [f"_dmarc.{'.'.join(labels_above)}" for labels_above in parents if len(labels_above) < WALK_MAX]
 
 
-def applies_to_subdomains(record: Record, found: Sequence[str]) -> bool:
-    """Return whether a policy found at a parent name is valid and the organisation's own, not a registry's."""
-    tags = _parse_tags(found[0]) if len(found) == 1 else None
-    return check_record(record, found).ok and (tags or {}).get("psd", "u").lower() != "y"
+def applies_to_subdomains(record: Record, published: Sequence[str]) -> bool:
+    """Return whether a policy published at a parent name is valid and the organisation's own, not a registry's."""
+    tags = _parse_tags(published[0]) if len(published) == 1 else None
+    return check_record(record, published).ok and (tags or {}).get("psd", "u").lower() != "y"
 
 
 def alignment(from_domain: str, dkim_domain: str, return_path_domain: str, dmarc: str | None) -> Alignment:
     """Return the DMARC alignment of mail from `from_domain`; `dmarc` is the published DMARC policy.
 
-    Relaxed alignment requires the same organisational domain, which a tree walk finds (RFC 9989). This function uses
-    the From domain itself: a subdomain aligns, a parent or sibling does not. The result can only be too strict.
+    Relaxed alignment requires the same organisational domain, which receivers find by a tree walk (RFC 9989). This
+    function compares with the From domain instead: the same domain and its subdomains align, others do not. So the
+    result may be stricter than that of a receiver, never laxer.
     """
     tags = (_parse_tags(dmarc) if dmarc and _DMARC_RECORD.fullmatch(dmarc) else None) or {}
     strict_dkim, strict_spf = (tags.get(tag, "r").lower() == "s" for tag in ("adkim", "aspf"))

@@ -118,20 +118,20 @@ def plan(
     """
     planner = _Planner(file, current, make_token, new_id, vault, make_secret, make_pair, now)
     new_teams: list[tuple[int, int]] = []
-    planner.platform(file.platform)
+    planner.plan_platform(file.platform)
     for i, carrier in enumerate(file.carriers):
-        planner.carrier(carrier, f"carriers[{i}]")
+        planner.plan_carrier(carrier, f"carriers[{i}]")
     for i, carrier in enumerate(file.carriers):
         planner.check_pools(carrier["id"], f"carriers[{i}]")
     for i, team_entry in enumerate(file.teams):
         path = f"teams[{i}]"
-        team, is_new = planner.team(team_entry, path, next_ref)
+        team, is_new = planner.plan_team(team_entry, path, next_ref)
         if is_new:
             new_teams.append((team.ref, team_entry.get("credit", 0)))
             next_ref += 1
         _plan_team(planner, team, team_entry, path)
         for _, suppression in _entries(team_entry, "suppressions", path):
-            planner.suppression(team, suppression, suppressed)
+            planner.plan_suppression(team, suppression, suppressed)
     return Plan(
         rows=list(planner.rows.values()),
         new_teams=new_teams,
@@ -145,17 +145,17 @@ def plan(
 
 def _plan_team(planner: "_Planner", team: TeamRecord, team_entry: dict[str, Any], path: str) -> None:
     for entry_path, domain in _entries(team_entry, "domains", path):
-        planner.domain(team, domain, entry_path)
+        planner.plan_domain(team, domain, entry_path)
     for entry_path, layout in _entries(team_entry, "layouts", path):
-        planner.layout(team, layout, entry_path)
+        planner.plan_layout(team, layout, entry_path)
     for entry_path, template in _entries(team_entry, "templates", path):
-        planner.template(team, template, entry_path)
+        planner.plan_template(team, template, entry_path)
     if "categories" in team_entry:
         planner.check_categories(team, path)
-    planner.passthrough(team, team_entry, path)
+    planner.check_passthrough(team, team_entry, path)
     for entry_path, key in _entries(team_entry, "keys", path):
-        planner.passthrough(team, key, entry_path)
-        planner.key(team, key, entry_path)
+        planner.check_passthrough(team, key, entry_path)
+        planner.plan_key(team, key, entry_path)
     for entry_path, recipient in _entries(team_entry, "recipients", path):
         address = recipient["address"]
         planner.put_owned("recipient", f"{team.id}/{address}", recipient, entry_path, team, address)
@@ -163,9 +163,9 @@ def _plan_team(planner: "_Planner", team: TeamRecord, team_entry: dict[str, Any]
         country = sender["country"]
         planner.put_owned("sender_id", f"{team.id}/{country}", sender, entry_path, team, country)
     for entry_path, inbound in _entries(team_entry, "inbound", path):
-        planner.inbound(team, inbound, entry_path)
+        planner.plan_inbound(team, inbound, entry_path)
     for entry_path, webhook in _entries(team_entry, "webhooks", path):
-        planner.webhook(team, webhook, entry_path)
+        planner.plan_webhook(team, webhook, entry_path)
 
 
 def next_version(old: Template | Layout, new: Template | Layout) -> int:
@@ -211,11 +211,11 @@ class _Planner:
         self._make_token = make_token
         self._new_id = new_id
 
-    def platform(self, fields: dict[str, Any]) -> None:
+    def plan_platform(self, fields: dict[str, Any]) -> None:
         if fields:
             self._put("platform", PLATFORM_ID, fields, "platform", None, "platform")
 
-    def carrier(self, fields: dict[str, Any], path: str) -> None:
+    def plan_carrier(self, fields: dict[str, Any], path: str) -> None:
         id_, options = fields["id"], fields["options"]
         old = self._records.get(("carrier", id_))
         if isinstance(old, CarrierRecord) and (old.channel, old.kind) == (fields["channel"], fields["kind"]):
@@ -247,7 +247,7 @@ class _Planner:
         except InvalidValue as error:
             self._fail(f"{path}.{error.path}", error.reason)
 
-    def team(self, entry: dict[str, Any], path: str, next_ref: int) -> tuple[TeamRecord, bool]:
+    def plan_team(self, entry: dict[str, Any], path: str, next_ref: int) -> tuple[TeamRecord, bool]:
         id_ = entry["id"]
         fields = {name: value for name, value in entry.items() if name in TeamRecord.__struct_fields__}
         old = self._records.get(("team", id_))
@@ -271,7 +271,7 @@ class _Planner:
             self._fail(f"{path}.pool", error)
         return record, old is None
 
-    def domain(self, team: TeamRecord, entry: dict[str, Any], path: str) -> None:
+    def plan_domain(self, team: TeamRecord, entry: dict[str, Any], path: str) -> None:
         name, id_ = entry["name"], entry.get("id")
         domains_with_name = [domain for domain in self._all(Domain) if domain.name == name]
         if any(domain.verified and domain.team != team.id for domain in domains_with_name):
@@ -299,15 +299,15 @@ class _Planner:
             fields["by_dns"] = False  # an operator decided
         self.put_owned("domain", id_, defaults | fields | {"id": id_}, path, team)
         if "private_key" in entry or "selector" in entry:
-            self._own_dkim_key(team, id_, entry, path)
+            self._plan_own_dkim_key(team, id_, entry, path)
         for entry_path, display_name in _entries(entry, "display_names", path):
-            self._display_name(team, id_, display_name, entry_path)
+            self._plan_display_name(team, id_, display_name, entry_path)
 
     def _platform_dkim_zone(self) -> str:
         platform = self._records.get(("platform", PLATFORM_ID))
         return platform.dkim_zone if isinstance(platform, Platform) else ""
 
-    def _own_dkim_key(self, team: TeamRecord, domain: str, entry: dict[str, Any], path: str) -> None:
+    def _plan_own_dkim_key(self, team: TeamRecord, domain: str, entry: dict[str, Any], path: str) -> None:
         """Add the key that the team imports.
 
         The key signs at once for a domain without keys, otherwise as soon as its DNS record is found.
@@ -334,7 +334,7 @@ class _Planner:
         }
         self.put_owned("dkim_key", id_, key_fields, path, team)
 
-    def _display_name(self, team: TeamRecord, domain: str, fields: dict[str, Any], path: str) -> None:
+    def _plan_display_name(self, team: TeamRecord, domain: str, fields: dict[str, Any], path: str) -> None:
         existing_ids = (d.id for d in self._all(DisplayName) if (d.domain, d.name) == (domain, fields["name"]))
         id_ = fields.get("id") or next(existing_ids, None) or self._new_id("dn_")
         old = self._records.get(("display_name", id_))
@@ -342,7 +342,7 @@ class _Planner:
             self._fail(f"{path}.id", f"{id_} belongs to the domain {old.domain}")
         self.put_owned("display_name", id_, fields | {"id": id_, "domain": domain}, path, team)
 
-    def layout(self, team: TeamRecord, fields: dict[str, Any], path: str) -> None:
+    def plan_layout(self, team: TeamRecord, fields: dict[str, Any], path: str) -> None:
         existing_ids = (
             layout.id for layout in self._all(Layout) if (layout.team, layout.name) == (team.id, fields.get("name"))
         )
@@ -357,7 +357,7 @@ class _Planner:
         self.put_owned("layout", id_, fields, path, team)
         self._check_problems(id_, path, find_layout_problems(new))
 
-    def template(self, team: TeamRecord, fields: dict[str, Any], path: str) -> None:
+    def plan_template(self, team: TeamRecord, fields: dict[str, Any], path: str) -> None:
         identity = (team.id, fields.get("channel"), fields.get("name"))
         existing_ids = (t.id for t in self._all(Template) if (t.team, t.channel, t.name) == identity)
         id_ = fields.get("id") or next(existing_ids, None) or self._new_id("tpl_")
@@ -395,13 +395,13 @@ class _Planner:
         if error := category_in_use(team, templates):
             self._fail(f"{path}.categories", error)
 
-    def passthrough(self, team: TeamRecord, entry: dict[str, Any], path: str) -> None:
+    def check_passthrough(self, team: TeamRecord, entry: dict[str, Any], path: str) -> None:
         template = self._records.get(("template", entry.get("passthrough", "")))
         team_template = template if isinstance(template, Template) and template.team == team.id else None
         if entry.get("passthrough") and (reason := passthrough_error(team_template)):
             self._fail(f"{path}.passthrough", f"{entry['passthrough']} {reason}")
 
-    def key(self, team: TeamRecord, entry: dict[str, Any], path: str) -> None:
+    def plan_key(self, team: TeamRecord, entry: dict[str, Any], path: str) -> None:
         name, token = entry["name"], entry.get("token")
         existing_keys = [k for k in self._all(Key) if (k.team, k.name) == (team.id, name)]
         existing_keys.sort(key=lambda k: k.revoked)  # prefer a valid key to a revoked one
@@ -451,14 +451,14 @@ class _Planner:
         except ValueError:
             return False
 
-    def inbound(self, team: TeamRecord, fields: dict[str, Any], path: str) -> None:
+    def plan_inbound(self, team: TeamRecord, fields: dict[str, Any], path: str) -> None:
         address = fields["address"]
         name = address.rpartition("@")[2]
         if verifying_team(verified_domains(self._records.values()), name) != team.id:
             self._fail(f"{path}.address", f"{name} is neither a domain verified by {team.id} nor a subdomain of one")
         self.put_owned("inbound", f"{team.id}/{address}", fields, path, team, address)
 
-    def webhook(self, team: TeamRecord, entry: dict[str, Any], path: str) -> None:
+    def plan_webhook(self, team: TeamRecord, entry: dict[str, Any], path: str) -> None:
         """Plan a webhook; its URL identifies it within the team."""
         url, login = split_login(entry["url"])
         fields = {field: value for field, value in entry.items() if field != "secret"} | {"url": url}
@@ -491,7 +491,9 @@ class _Planner:
         except ValueError:
             return False
 
-    def suppression(self, team: TeamRecord, entry: dict[str, Any], suppressed: Collection[tuple[int, str]]) -> None:
+    def plan_suppression(
+        self, team: TeamRecord, entry: dict[str, Any], suppressed: Collection[tuple[int, str]]
+    ) -> None:
         address: Address = entry["email"]
         record_id = ("suppression", f"{team.id}/{address.normal}")
         if record_id not in self._path_by_record and (team.ref, address.normal) not in suppressed:

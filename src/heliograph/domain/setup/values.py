@@ -22,7 +22,7 @@ from heliograph.templates.policy.locales import normalize_tag
 from heliograph.templates.policy.mjml import compile_mjml
 from heliograph.webhooks.policy.webhook_url import parse_host, parse_target, split_login
 
-ORIGINS_MAX = 50  # all of them are in a header of every page of a portal
+ORIGINS_MAX = 50  # every page of a portal sends all origins in a header
 
 
 def read_domain(text: str) -> str:

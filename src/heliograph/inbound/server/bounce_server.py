@@ -76,11 +76,13 @@ class InboundSmtpLimits(SmtpLimits, frozen=True, kw_only=True):
     mail_size: int = 50 * MIB  # maximum octets of a bounce, of which only the beginning is read
     connections: int = 100
     per_network: int = 20
-    recipients: int = 100  # per mail; more are deferred (RFC 5321, 4.5.3.1.10)
+    recipients: int = 100  # maximum recipients per mail; further ones are deferred (RFC 5321, 4.5.3.1.10)
     session_s: float = 600
-    received: int = 30 * MIB  # per mail; others are rejected temporarily (RFC 5321, 4.5.3.1.10)
-    report: int = 40 * MIB  # maximum octets of a mail with a DMARC or TLS report, which may have 25 MiB, in base64
-    waiting: int = 300 * MIB  # maximum octets of all mails in progress
+    team_mail_size: int = (
+        30 * MIB
+    )  # maximum octets of a mail to a team; a larger one is rejected temporarily (RFC 5321, 4.5.3.1.10)
+    report_size: int = 40 * MIB  # maximum octets of a mail with a DMARC or TLS report: 25 MiB in base64
+    total_size: int = 300 * MIB  # maximum octets of all mails in progress
     per_address: int = 120  # maximum mails per minute to an address
     per_team: int = 600  # maximum mails per minute to a team
 
@@ -185,8 +187,8 @@ class InboundMailHandler:
     def read_limit(self, envelope: Envelope[str]) -> int:
         """Return the maximum size in octets of a mail with these recipients."""
         if self.is_report_address(envelope.recipients[0]):
-            return self.limits.report
-        return self.limits.received if any(map(self._find_team_id, envelope.recipients)) else READ_MAX
+            return self.limits.report_size
+        return self.limits.team_mail_size if any(map(self._find_team_id, envelope.recipients)) else READ_MAX
 
     async def _deliver_to_teams(
         self, lookups: SenderLookups | None, envelope: Envelope[str], raw: bytes, recipients: Sequence[str]
@@ -332,7 +334,7 @@ class InboundSmtpSession(SmtpServerSession[str]):
 
     async def _receive_mail(self, envelope: Envelope[str]) -> None:
         handler, limits = self._handler, self._handler.limits
-        if handler.spooled_octets > limits.waiting:
+        if handler.spooled_octets > limits.total_size:
             self._reply("452 4.3.1 Too much mail at once, try again later")
             return
         self._reply(START_MAIL_INPUT)

@@ -48,11 +48,11 @@ class TextSource(msgspec.Struct, frozen=True, kw_only=True):
 class InboundTextStore:
     """Store of inbound SMS and WhatsApp texts."""
 
-    def __init__(self, database: Database, clock: Clock, setup: SetupStore, name_of: EntryName) -> None:
+    def __init__(self, database: Database, clock: Clock, setup: SetupStore, erased_name_of: EntryName) -> None:
         self._database = database
         self._clock = clock
         self._setup = setup
-        self._name_of = name_of
+        self._erased_name_of = erased_name_of
 
     async def store(self, source: TextSource, texts: Sequence[IncomingText | TextPart]) -> None:
         """Store all texts in one transaction; if it fails, the carrier sends them again.
@@ -172,7 +172,7 @@ class InboundTextStore:
         if keyword == "stop":
             await add_opt_outs(tx, [(ref, phone, source.channel, "text", now)], publisher)
         elif keyword == "start":
-            await remove_opt_outs(tx, ref, [phone, self._name_of(ref, phone)], [source.channel], now, publisher)
+            await remove_opt_outs(tx, ref, [phone, self._erased_name_of(ref, phone)], [source.channel], now, publisher)
 
     async def _send_auto_reply(
         self, tx: Tx, source: TextSource, team: Team, text: IncomingText, keyword: Keyword, now: int

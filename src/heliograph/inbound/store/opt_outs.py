@@ -83,13 +83,13 @@ def _event(publisher: Publisher, type_: str, row: Sequence[Any], event_time: int
 
 
 class OptOutStore:
-    """Opt-outs of all teams. `name_of` returns the pseudonym under which an erased phone is stored."""
+    """Opt-outs of all teams. `erased_name_of` returns the pseudonym under which an erased phone is stored."""
 
-    def __init__(self, database: Database, clock: Clock, publisher: Publisher, name_of: EntryName) -> None:
+    def __init__(self, database: Database, clock: Clock, publisher: Publisher, erased_name_of: EntryName) -> None:
         self._database = database
         self._clock = clock
         self._publisher = publisher
-        self._name_of = name_of
+        self._erased_name_of = erased_name_of
 
     async def find(self, team: int, phone: str) -> list[OptOut]:
         """Return the opt-outs of a phone, at most one per channel."""
@@ -137,7 +137,7 @@ class OptOutStore:
         return await write_serialized(self._database, delete, entry.team)
 
     async def _stored_names(self, tx: Tx, team: int, phone: str) -> list[str]:
-        return [phone, self._name_of(team, phone)] if (await read_account(tx, team)).erased else [phone]
+        return [phone, self._erased_name_of(team, phone)] if (await read_account(tx, team)).erased else [phone]
 
 
 async def _find_cursor(tx: Tx, team: int, phone: str, channel: str) -> OptOutCursor:

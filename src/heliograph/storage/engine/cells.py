@@ -45,8 +45,8 @@ class CellStatus(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     node: str | None  # worker of Citus; None if the tables are on the server of the database URL
     size: int  # bytes of tables and indexes
-    version: int  # of the schema
-    queued: int  # messages to deliver
+    version: int  # version of the schema
+    queued: int  # number of messages to deliver
 
 
 async def read_cells(url: str) -> list[CellStatus]:

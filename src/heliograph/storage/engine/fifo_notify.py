@@ -50,7 +50,7 @@ def has_listener(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def listen(folder: Path, on_notify: Callable[[list[str]], None]) -> Iterator[str]:
-    """Call `on_notify` on the running loop with the words of each notification.
+    """Call `on_notify` on the running loop with the words that other processes have written to this listener's pipe.
 
     Yields the name of this listener's subfolder.
     """

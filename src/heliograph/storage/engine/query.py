@@ -9,8 +9,9 @@ is passed as one JSON text. Exception: on SQLite, a statement that only inserts 
 `r`, is executed with bound columns, once per row or, with `many rows at once` after its name, once per group of rows
 (ADR 0002).
 
-`batch(table WHERE condition | place | texts | others)` is a whole query: from the next batch of rows ordered by
-`place`, the query returns the rows whose texts contain one of the needles, and always the last row.
+`batch(table WHERE condition | key | texts | others)` is a whole query for scanning a table by its column `key`. The
+query takes the next batch of rows, and returns those whose columns `texts` contain one of the needles. It always
+returns the last row of the batch, whose key is the start of the next batch.
 """
 
 import re

@@ -38,8 +38,8 @@ apsw.initialize()
 BUSY_MS = 10_000  # maximum wait for another process's write, for example `heliograph apply`
 RETRY_MS = 1  # SQLite's own busy handler sleeps up to 100 ms at a time, during which others may take the lock
 BEGIN_AND_END_BY_KIND = {"read": ("BEGIN", "ROLLBACK"), "write": ("BEGIN IMMEDIATE", "COMMIT")}
-# The maximum statement cache of apsw, which keeps the last executions. A query bound row by row executes once per row,
-# so accepting messages would evict the worker's statements; small rows are therefore inserted many per execution.
+# The maximum of apsw. The cache keeps the statements of the last executions. If each accepted row was an execution of
+# its own, these would evict the worker's statements; so one execution inserts up to ROWS_PER_INSERT small rows.
 STATEMENT_CACHE_SIZE = 512
 ROWS_PER_INSERT = (32, 4)
 # No mutex per SQLite call: only one thread uses a connection at a time.
@@ -223,7 +223,7 @@ def listeners_folder(path: Path) -> Path:
 def open_sqlite(path: Path, *, checkpoint: bool = True) -> apsw.Connection:
     """Open a connection to an SQLite file in WAL mode with synced commits."""
     connection = apsw.Connection(str(path), flags=OPEN_FLAGS, statementcachesize=STATEMENT_CACHE_SIZE)
-    if connection.readonly("main"):  # SQLite opens a file without write permission all the same
+    if connection.readonly("main"):  # SQLite also opens a file that it cannot write
         connection.close()
         raise apsw.ReadOnlyError(f"{path} is not writable")
     connection.set_busy_handler(wait_for_lock)

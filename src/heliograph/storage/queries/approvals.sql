@@ -3,8 +3,8 @@
 -- decisions. Every transaction that ends a hold locks these rows first: the first one wins.
 
 -- name: lock_held_rows
--- Lock and return the queue rows of messages that wait for approval.
--- LATERAL keeps PostgreSQL from walking through all such rows.
+-- Lock and return the queue rows of messages that wait for approval. LATERAL keeps PostgreSQL from reading the rows of
+-- all messages that wait for approval.
 SELECT o.key, o.epoch, o.message, o.position, o.due_at
 FROM rows(:messages, message bigint) AS r
 CROSS JOIN outbox o ON o.message = r.message AND o.lane = 'approval' AND o.owner IS NULL  --sqlite

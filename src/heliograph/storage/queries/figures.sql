@@ -62,8 +62,8 @@ SELECT l.lane,
 FROM rows(:lanes, lane text) AS l;
 
 -- name: team_held
--- Return how many messages of a channel wait for a reason on our side (held_at).
--- Only the next `most` due rows of each lane are counted.
+-- Return how many messages of a channel are held for an internal reason (held_at). Only the next `most` due rows of
+-- each lane are counted.
 SELECT (SELECT count(*) FROM (SELECT o.message, o.held_at FROM outbox o
                               WHERE o.lane = l.lane AND o.team = :team AND o.owner IS NULL
                               ORDER BY o.due_at LIMIT :most) AS next

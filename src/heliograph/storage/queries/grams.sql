@@ -1,4 +1,4 @@
--- The trigram search index (ADR 0029): built in blocks of message keys (spans), maintained and queried.
+-- The trigram search index (ADR 0029): built in blocks of message keys (column `span`), maintained and queried.
 
 -- name: lock_grams
 -- Lock the index, so that building, erasing and deleting do not run concurrently.
@@ -20,11 +20,11 @@ SELECT (SELECT min(key) FROM message WHERE key >= :low AND key < :high),
        (SELECT max(key) FROM message WHERE key >= :low AND key < :high);
 
 -- name: indexed_blocks
--- Return the indexed spans within a range.
+-- Return the indexed blocks within a range.
 SELECT span FROM gram_span WHERE span >= :low AND span <= :high;
 
 -- name: stale_blocks
--- Return spans that were built before a time and contain deleted messages.
+-- Return blocks that were built before a time and contain deleted messages.
 SELECT span FROM gram_span WHERE gone > 0 AND made_at < :before;
 
 -- name: gram_messages
@@ -37,7 +37,7 @@ WHERE key >= :low AND key < :high ORDER BY key;
 SELECT count(*) FROM message WHERE key >= :low AND key < :high;
 
 -- name: delete_block_grams
--- Delete the index entries of a span.
+-- Delete the index entries of a block.
 DELETE FROM gram WHERE span = :span;
 
 -- name: insert_grams
@@ -47,29 +47,29 @@ SELECT span, mark, unhex(places) FROM rows(:grams, span bigint, mark text, place
 SELECT span, mark, decode(places, 'hex') FROM rows(:grams, span bigint, mark text, places text) AS r;  --postgres
 
 -- name: insert_block
--- Record that a span was built.
+-- Record that a block was built.
 INSERT INTO gram_span (span, made_at, gone) VALUES (:span, :now, 0)
 ON CONFLICT (span) DO UPDATE SET made_at = excluded.made_at, gone = 0;
 
 -- name: delete_block
--- Delete the record of a built span.
+-- Delete the record of a built block.
 DELETE FROM gram_span WHERE span = :span;
 
 -- name: count_deleted_in_blocks
--- Add to the number of deleted messages of spans.
+-- Add to the number of deleted messages of blocks.
 UPDATE gram_span SET gone = gone + r.count FROM rows(:spans, span bigint, count bigint) AS r
 WHERE gram_span.span = r.span;
 
 -- name: empty_blocks
--- Return spans before the first message, and spans from that of the last message on.
+-- Return the blocks to drop from the index: those before the first message, the block of the last message, and later ones.
 -- SQLite reuses keys when the newest messages are deleted.
 SELECT span FROM gram_span WHERE span < coalesce((SELECT min(key) FROM message) >> 12, 0)
 UNION
 SELECT span FROM gram_span WHERE span >= coalesce((SELECT max(key) FROM message) >> 12, 0);
 
 -- name: find_grams
--- Return index entries by span and trigram.
-SELECT g.span, g.mark, g.places FROM rows(:wanted, span bigint, mark text) AS r
+-- Return index entries by block and trigram.
+SELECT g.span, g.mark, g.places FROM rows(:keys, span bigint, mark text) AS r
 CROSS JOIN gram g ON g.span = r.span AND g.mark = r.mark  --sqlite
 JOIN gram g ON g.span = r.span AND g.mark = r.mark        --postgres
 ;
@@ -82,7 +82,7 @@ FROM rows(:grams, span bigint, mark text, places text) AS r
 WHERE gram.span = r.span AND gram.mark = r.mark;
 
 -- name: delete_grams
--- Delete index entries by span and trigram.
+-- Delete index entries by block and trigram.
 DELETE FROM gram WHERE (span, mark) IN (SELECT span, mark FROM rows(:marks, span bigint, mark text) AS r);
 
 -- name: messages_at

@@ -116,7 +116,7 @@ FROM rows(:claims, key bigint, epoch bigint, shared smallint, alone smallint) AS
 WHERE outbox.key = r.key AND outbox.epoch = r.epoch AND outbox.owner || '' = :owner;
 
 -- name: leave_isolation
--- Undo the isolation count of claims whose worker now also handles other messages.
+-- Mark claims as no longer in isolation, and take back the isolated attempt that was counted for each.
 UPDATE outbox SET alone = alone - 1
 FROM rows(:claims, key bigint, epoch bigint) AS r
 WHERE outbox.key = r.key AND outbox.epoch = r.epoch AND outbox.owner || '' = :owner;

@@ -108,7 +108,7 @@ DELETE FROM event WHERE message IS NULL AND (key, created_at) IN (
     SELECT key, created_at FROM rows(:old, key bigint, created_at bigint) AS r);
 
 -- name: old_batches
--- Return a set of finished batches whose retention has ended.
+-- Return up to `limit` finished batches whose retention has ended.
 SELECT b.id FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
 CROSS JOIN batch b INDEXED BY batch_over ON b.team = a.team AND b.done_at IS NOT NULL   --sqlite
     AND b.done_at <= coalesce(r.before, :before)                               --sqlite

@@ -140,16 +140,16 @@ FROM found f JOIN message m ON m.key = f.key ORDER BY m.id DESC;
 SELECT key, id FROM message WHERE team = :team AND id <= :id ORDER BY id DESC LIMIT 1;
 
 -- name: recipient_index_range
--- Return the first and the last span of the recipient search index.
--- Two subqueries: with both in one, SQLite would read the whole table.
+-- Return the first and the last block of the recipient search index. Two subqueries: with both in one, SQLite would
+-- read the whole table.
 SELECT (SELECT min(span) FROM seen_recipient), (SELECT max(span) FROM seen_recipient);
 
 -- name: next_recipient_block
--- Return the last span below a span.
+-- Return the greatest block of the recipient search index below a block.
 SELECT max(span) FROM seen_recipient WHERE span < :span;
 
 -- name: search_recipient_index
--- Return messages to an address from the given spans of the recipient search index, newest first.
+-- Return messages to an address from these blocks of the recipient search index, newest first.
 SELECT m.key, m.id, m.channel, m.status, m.template_id, m.created_at, m.record
 FROM rows(:spans, span bigint) AS r
 JOIN seen_recipient s ON s.span = r.span AND s.team = :team AND s.address = :address AND s.message < :before

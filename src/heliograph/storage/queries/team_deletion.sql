@@ -42,11 +42,11 @@ DELETE FROM suppression_import WHERE team = :team;
 DELETE FROM opt_out WHERE team = :team;
 
 -- name: delete_team_last_senders
--- Forget which phones wrote to the team last.
+-- Delete the records of phones to which this team sent last.
 DELETE FROM last_writer WHERE team = :team;
 
 -- name: delete_team_absent
--- Delete the domains that reports to the team said do not exist.
+-- Delete the team's records of recipient domains that were reported as absent.
 DELETE FROM absent_domain WHERE team = :team;
 
 -- name: delete_team_ledger
@@ -58,7 +58,7 @@ DELETE FROM ledger WHERE team = :team;
 DELETE FROM spend WHERE team = :team;
 
 -- name: delete_team_spend_counted
--- Delete how far the team's charges were summed.
+-- Delete the position up to which the team's charges were summed.
 DELETE FROM spend_counted WHERE team = :team;
 
 -- name: delete_team_credit_references
@@ -90,7 +90,7 @@ DELETE FROM dmarc_source WHERE team = :team;
 DELETE FROM tls_result WHERE team = :team;
 
 -- name: delete_team_unsubscribes
--- Delete the recipients who unsubscribed.
+-- Delete the team's unsubscribes.
 DELETE FROM unsubscribe WHERE team = :team;
 
 -- name: delete_team_complaint_rates
@@ -98,7 +98,7 @@ DELETE FROM unsubscribe WHERE team = :team;
 DELETE FROM complaint_rate WHERE team = :team;
 
 -- name: delete_team_cleared
--- Forget when the team cleared its inbox.
+-- Delete the time at which the team last cleared its inbox.
 DELETE FROM inbox_cleared WHERE team = :team;
 
 -- name: delete_team_account
@@ -135,13 +135,14 @@ DELETE FROM member WHERE team = :team;
 DELETE FROM invitation WHERE team = :team;
 
 -- name: delete_team_notice_choices
--- Delete people's choices of the team's notices.
+-- Delete the users' notice settings for the team.
 DELETE FROM notice_choice WHERE team = :team;
 
 -- name: delete_team_chat_hook
--- Delete the team's chat.
+-- Delete the team's chat webhook.
 DELETE FROM chat_hook WHERE team = :team;
 
 -- name: delete_team_settings
--- Delete the team's setup records except its own, of which the other processes must learn.
+-- Delete the team's setup records, except the record of the team itself: its deletion gets a new version, so that other
+-- processes read it.
 DELETE FROM setting WHERE team = :team AND kind <> 'team';

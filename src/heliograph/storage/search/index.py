@@ -186,7 +186,7 @@ async def remove_terms(tx: Tx, records: Iterable[tuple[int, str, str]]) -> None:
             removed[key >> BLOCK_BITS, term].add(key & (BLOCK_SIZE - 1))
     remaining: Mapping[tuple[int, str], list[int]] = {
         (block, term): [position for position in unpack(packed) if position not in removed[block, term]]
-        for block, term, packed in await tx.run("find_grams", wanted=[*removed])
+        for block, term, packed in await tx.run("find_grams", keys=[*removed])
     }
     await tx.run(
         "update_grams",

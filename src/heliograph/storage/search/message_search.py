@@ -142,7 +142,7 @@ class VerificationRow(msgspec.Struct, frozen=True):
     channel: Channel  # the last channel used
     channels: str  # in fallback order, separated by spaces
     resent: str  # times of resends, separated by spaces
-    added: str  # fields added by the caller, as JSON
+    added: str  # optional fields of the request, as JSON
     reason: Literal["canceled"] | None  # reason of a failure; None if the carrier's error message explains it
 
 

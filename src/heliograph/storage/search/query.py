@@ -169,7 +169,7 @@ async def _most_selective(tx: Tx, terms: list[str], built: set[int]) -> list[str
     """
     sample = sorted(built, reverse=True)[:: -(-len(built) // SAMPLED_BLOCKS) or 1]
     size_by_term: Counter[str] = Counter()
-    for _, term, packed in await tx.run("find_grams", wanted=[(block, term) for block in sample for term in terms]):
+    for _, term, packed in await tx.run("find_grams", keys=[(block, term) for block in sample for term in terms]):
         size_by_term[term] += len(packed)
     trigrams = sorted((term for term in terms if len(term) <= TRIGRAM_LENGTH), key=size_by_term.__getitem__)
     fact_list = [term for term in terms if len(term) > TRIGRAM_LENGTH]
@@ -188,9 +188,7 @@ async def _candidate_positions(
         packed_by_block: dict[int, list[bytes]] = {block: [] for block in blocks}
         for term in terms:
             rows = (
-                await tx.run("find_grams", wanted=[(block, term) for block in packed_by_block])
-                if packed_by_block
-                else []
+                await tx.run("find_grams", keys=[(block, term) for block in packed_by_block]) if packed_by_block else []
             )
             packed_by_block = {block: [*packed_by_block[block], positions] for block, _, positions in rows}
         for block, packed_lists in packed_by_block.items():
@@ -249,7 +247,7 @@ async def _read_messages(
 async def _continue_id(tx: Tx, team: int, key: int, key_range: tuple[int, int], oldest_first: bool) -> str | None:
     """Return the id after which the next search continues; None if the team has no message in the checked range.
 
-    That is the team's message with this key, or else the nearest one in its block that was already checked.
+    It is the id of the team's message with this key, or of the nearest message in the block that was already checked.
     """
     block = key >> BLOCK_BITS
     lowest, highest = (block << BLOCK_BITS, key) if oldest_first else (key, (block + 1) << BLOCK_BITS)
