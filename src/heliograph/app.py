@@ -618,7 +618,7 @@ def signing_keys(store: Store, cipher: Cipher) -> Callable[[str], tuple[dkim.Sig
     """
     setup, keys_by_domain = store.setup.current, dict[str, tuple[dkim.SigningKey, ...]]()
 
-    def open_key(key: records.DkimKey) -> dkim.SigningKey:
+    def decrypt_key(key: records.DkimKey) -> dkim.SigningKey:
         try:
             private = cipher.decrypt(key.sealed, f"dkim/{key.id}")
         except DecryptionError:
@@ -636,7 +636,7 @@ def signing_keys(store: Store, cipher: Cipher) -> Callable[[str], tuple[dkim.Sig
             keys = setup.dkim_keys(domain) if domain else []
             if not keys:  # do not cache: `name` can be any domain
                 return ()
-            keys_by_domain[name] = tuple(open_key(key) for key in keys if key.state == "active")
+            keys_by_domain[name] = tuple(decrypt_key(key) for key in keys if key.state == "active")
         return keys_by_domain[name]
 
     return keys_of

@@ -168,7 +168,7 @@ class Secrets:
         """Return the digest by which the database recognises the master secret."""
         return self._derive_for("check").hex()
 
-    def demo(self, name: str) -> bytes:
+    def demo_bytes(self, name: str) -> bytes:
         """Return demo bytes for `name`, the same at every start."""
         return self._derive_for(f"demo/{name}/1") + self._derive_for(f"demo/{name}/2")
 
@@ -229,7 +229,7 @@ def read_mark(file: Path) -> str | None:
 
 
 def mark_file(file: Path) -> str | None:
-    """Mark the file with an extended attribute that copies lack; return None if not supported."""
+    """Mark the file with an extended attribute, which its copies lack; return the mark, or None if not supported."""
     try:
         os.setxattr(file, MARK_ATTRIBUTE, secrets.token_hex(8).encode(), os.XATTR_CREATE)
     except OSError:
@@ -247,7 +247,7 @@ def save_file_mark(data: Path, database: int, file_mark: str) -> None:
 
 
 def delete_file_marks(data: Path) -> None:
-    """Delete the recorded file marks: after a clean shutdown the complete file may be moved."""
+    """Delete the recorded marks, so that a database file moved after a clean shutdown is not taken for a copy."""
     for file in data.glob("witness/*.file"):
         file.unlink(missing_ok=True)
 

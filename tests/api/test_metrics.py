@@ -71,7 +71,7 @@ async def is_shown(address: str, allow: tuple[str, ...] = (), token: str = "", *
         ("2001:db8::1", ("10.0.1.0/24", "2001:db8::/32"), True),
     ],
 )
-async def test_access_by_address(address: str, allow: tuple[str, ...], shown: bool) -> None:
+async def test_metrics_are_shown_to_allowed_addresses_only(address: str, allow: tuple[str, ...], shown: bool) -> None:
     assert await is_shown(address, allow) is shown
     assert not await is_shown(address, allow, x_forwarded_for="127.0.0.1")  # the proxy is not trusted
     assert not await is_shown(address, allow, forwarded="for=127.0.0.1")
@@ -88,7 +88,7 @@ async def test_access_by_address(address: str, allow: tuple[str, ...], shown: bo
         ("", "", False),
     ],
 )
-async def test_access_by_token(token: str, given: str, shown: bool) -> None:
+async def test_metrics_are_shown_with_the_right_token_only(token: str, given: str, shown: bool) -> None:
     assert await is_shown("203.0.113.7", token=token, authorization=given, x_forwarded_for="203.0.113.7") is shown
 
 
@@ -102,7 +102,9 @@ async def test_access_by_token(token: str, given: str, shown: bool) -> None:
         ((), "10.1.2.3", "127.0.0.1", False),
     ],
 )
-async def test_access_behind_a_proxy(trusted: tuple[str, ...], forwarded: str, address: str, shown: bool) -> None:
+async def test_metrics_behind_a_proxy_are_shown_by_the_client_address(
+    trusted: tuple[str, ...], forwarded: str, address: str, shown: bool
+) -> None:
     calls: list[Any] = []
 
     async def api(request: Request) -> None:
@@ -130,12 +132,12 @@ async def test_concurrent_requests_share_one_rendering(monkeypatch: pytest.Monke
     call: Any = SimpleNamespace(context=context, request=SimpleNamespace(address="127.0.0.1", headers={}))
     answers = await asyncio.gather(*(health.metrics(call) for _ in range(20)))
     assert {answer.body for answer in answers} == {b"# all"}
-    assert len(renderings) == 1 and renderings[0].startswith("looking")
+    assert len(renderings) == 1 and renderings[0].startswith("reading")
     await health.metrics(call)
     assert len(renderings) == 2
 
 
-def test_metrics_settings() -> None:
+def test_metrics_settings_are_read_and_validated() -> None:
     environment = {"HELIOGRAPH_METRICS_ALLOW": "10.0.0.0/8, 2001:db8::/32", "HELIOGRAPH_METRICS_TOKEN": TOKEN}
     read = read_settings({}, environment)
     assert (read.metrics_allow, read.metrics_token) == (("10.0.0.0/8", "2001:db8::/32"), TOKEN)
@@ -302,7 +304,7 @@ async def test_a_failed_query_omits_only_its_own_gauges(store: Store, monkeypatc
     assert "webhook_lag_seconds" not in without
 
 
-async def test_host_gauges(store: Store, clock: TestClock) -> None:
+async def test_host_gauges_have_the_measured_values(store: Store, clock: TestClock) -> None:
     now = clock.now()
     machine = HostMetrics(disk_free=lambda: 7, certificate_until=lambda: now + 90_000, backup_at=lambda: now - 60_000)
     clock.compare(clock.wall_ms() + 3_000, 0)

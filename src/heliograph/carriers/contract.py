@@ -69,7 +69,7 @@ class OutboundMessage(msgspec.Struct, frozen=True, kw_only=True):
     seconds_left: int | None = None  # seconds until the message expires
     priority: records.Priority = "normal"
     pool: str = DEFAULT_POOL  # pool of source addresses
-    was_held: bool = False  # the message has waited for a reason on our side, such as a rate limit
+    was_held: bool = False  # the message was held before for an internal reason, such as a rate limit
     hooks: SendHooks = NO_HOOKS
 
     @property

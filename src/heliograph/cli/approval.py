@@ -37,7 +37,7 @@ def approval() -> None:
 @with_settings(*STORE_FLAGS)
 @JSON_OPTION
 def list_(settings: Settings, as_json: bool) -> None:
-    """List what awaits a decision with id, team and description.
+    """List pending requests with id, team and description.
 
     \b
     heliograph approval list
@@ -65,7 +65,7 @@ def _list_pending(setup: Setup) -> list[PendingApproval]:
 )
 @click.option("--free", is_flag=True, help="Approve a template without a price.")
 def approve(settings: Settings, id_: str, price: str | None, free: bool) -> None:
-    """Approve what `heliograph approval list` shows with this ID; it is used immediately.
+    """Approve the pending request ID (see `heliograph approval list`); the approved object is used immediately.
 
     \b
     heliograph approval approve team_acme/GB
@@ -90,7 +90,7 @@ def approve(settings: Settings, id_: str, price: str | None, free: bool) -> None
 @ID_ARGUMENT
 @click.option("--reason", required=True, help="Reason in one line, shown to the team.")
 def refuse(settings: Settings, id_: str, reason: str) -> None:
-    """Refuse what `heliograph approval list` shows with this ID; the team sees the reason.
+    """Refuse the pending request ID (see `heliograph approval list`); the team sees the reason.
 
     \b
     heliograph approval refuse team_acme/GB --reason "Show that the name is yours."

@@ -81,15 +81,17 @@ def head(settings: Settings, as_json: bool) -> None:
     if chain_end is None:
         raise click.ClickException("the newest audit log entries were removed: run heliograph doctor for details")
     print_result(
-        as_json, {"position": chain_end.place, "hash": chain_end.link}, f"{chain_end.place} {chain_end.link}".strip()
+        as_json,
+        {"position": chain_end.position, "hash": chain_end.link},
+        f"{chain_end.position} {chain_end.link}".strip(),
     )
 
 
 @audit.command()
 @with_settings(*STORE_FLAGS)
-@click.argument("place", metavar="POSITION", type=int)
+@click.argument("position", metavar="POSITION", type=int)
 @click.argument("link", metavar="HASH")
-def check(settings: Settings, place: int, link: str) -> None:
+def check(settings: Settings, position: int, link: str) -> None:
     """Check that the entry at POSITION still has this HASH. Exit code 1: the log was rewritten since you recorded it.
 
     heliograph doctor checks all entries in between.
@@ -97,12 +99,12 @@ def check(settings: Settings, place: int, link: str) -> None:
     \b
     heliograph audit check 1042 3f0c…
     """
-    actual = with_store(settings, "Reading", lambda store: store.audit.find_link(place))
+    actual = with_store(settings, "Reading", lambda store: store.audit.find_link(position))
     if actual == link:
-        click.echo(f"entry {place} has this hash")
+        click.echo(f"entry {position} has this hash")
         return
     detail = f"its hash is {actual}" if actual else "the entry does not exist"
     click.echo(
-        f"entry {place} does not have this hash: {detail}. The log was rewritten, or belongs to another database"
+        f"entry {position} does not have this hash: {detail}. The log was rewritten, or belongs to another database"
     )
     sys.exit(1)

@@ -80,8 +80,8 @@ def status(settings: Settings, name: str, as_json: bool) -> None:
 
     Example: heliograph cell status cell_01
     """
-    found = _run(settings, "Reading", find_cell(settings.database, name))
-    print_result(as_json, found, _format_cell(found))
+    cell_status = _run(settings, "Reading", find_cell(settings.database, name))
+    print_result(as_json, cell_status, _format_cell(cell_status))
 
 
 @cell.command()

@@ -31,7 +31,7 @@ from heliograph.storage.engine.local_files import LocalFiles
 
 REPORT_MS = 1000  # interval between progress messages on a terminal
 STOP_POLL_S = 0.2
-LIVE_PASSES = 2  # the second pass copies what changed during the first, which takes much longer
+LIVE_PASSES = 2  # the first pass takes long; the second copies the changes made during the first, and is short
 
 
 class Progress:
@@ -150,7 +150,7 @@ async def _copy_database(source: CopyConnection, target: CopyConnection, data: P
             stopped_at = await _wait_until_stopped(source, data, clock)
         await database_copy.lock()
         rows = await database_copy.count(tables)
-        # Each row is read twice: to copy and to compare; a live copy counts only the first
+        # Each row is read twice, to copy and to compare it. After live passes, few rows are left to copy.
         progress.start(rows if live else 2 * rows)
         written = await database_copy.synchronize(tables)
         await database_copy.copy_files(files, clock.now())

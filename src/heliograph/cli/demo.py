@@ -53,9 +53,9 @@ def demo(settings: Settings, examples: bool) -> None:
     settings = in_demo_folder(settings)
     with readable_errors(settings):
         secrets = make_secrets(settings)
-        tokens = {name: make_token(secrets.demo(name)) for name in ("LIVE", "SANDBOX", "AGENT")}
+        tokens = {name: make_token(secrets.demo_bytes(name)) for name in ("LIVE", "SANDBOX", "AGENT")}
     if examples:
-        click.echo("\n".join(titled(example_requests(settings.base_url, tokens["LIVE"], tokens["SANDBOX"]))))
+        click.echo("\n".join(with_titles(example_requests(settings.base_url, tokens["LIVE"], tokens["SANDBOX"]))))
         return
     settings = with_mcp(with_loopback(with_mail_listeners(settings)))
     file = with_example_templates(parse_setup_file(_read_packed("demo.toml"), tokens, name="demo.toml"))
@@ -70,7 +70,7 @@ def demo(settings: Settings, examples: bool) -> None:
         smtp_addresses = [*settings.submission_listen, *settings.submission_tls_listen]
         dashboard = settings.base_url + sign_in_link_page(link)
         lines = [
-            *welcome(settings.base_url, dashboard, tokens["LIVE"], tokens["SANDBOX"]),
+            *welcome_lines(settings.base_url, dashboard, tokens["LIVE"], tokens["SANDBOX"]),
             *client_credentials(
                 settings.base_url, tokens["SANDBOX"], [host_and_port(*address) for address in smtp_addresses[:1]]
             ),
@@ -80,12 +80,12 @@ def demo(settings: Settings, examples: bool) -> None:
         ]
         click.echo("\n".join(lines))
 
-    with suggesting_make():
+    with suggest_make_on_error():
         run(settings, "all", ready, test_token=tokens["SANDBOX"])
 
 
 @contextmanager
-def suggesting_make() -> Iterator[None]:
+def suggest_make_on_error() -> Iterator[None]:
     """If the demo was started by make and its port is in use, add a command for make to the error."""
     try:
         yield
@@ -168,13 +168,13 @@ SMS, WHATSAPP = (
 )
 
 
-def welcome(base: str, dashboard: str, live: str, sandbox: str) -> list[str]:
+def welcome_lines(base: str, dashboard: str, live: str, sandbox: str) -> list[str]:
     """Return the text printed at the start: addresses, keys, and a request per channel. It fits on one screen."""
     requests = {
-        "email": curl(base, live, "/v1/emails", DIRECT),
-        "sms": curl(base, live, "/v1/sms", SMS),
-        "whatsapp": curl(base, live, "/v1/whatsapp", WHATSAPP),
-        "verify": curl(base, live, "/v1/verify", {"to": PHONE}),
+        "email": curl_command(base, live, "/v1/emails", DIRECT),
+        "sms": curl_command(base, live, "/v1/sms", SMS),
+        "whatsapp": curl_command(base, live, "/v1/whatsapp", WHATSAPP),
+        "verify": curl_command(base, live, "/v1/verify", {"to": PHONE}),
     }
     return [
         "",
@@ -184,11 +184,11 @@ def welcome(base: str, dashboard: str, live: str, sandbox: str) -> list[str]:
         f"Live key     {live}",
         f"Sandbox key  {sandbox}",
         "",
-        *titled(requests),
+        *with_titles(requests),
     ]
 
 
-def titled(requests: dict[str, str]) -> list[str]:
+def with_titles(requests: dict[str, str]) -> list[str]:
     return [line for title, request in requests.items() for line in (f"# {title}", request)]
 
 
@@ -215,26 +215,28 @@ def example_requests(base: str, live: str, sandbox: str) -> dict[str, str]:
         "variables": msgspec.json.decode(_read_packed("shop.json"))["tpl_shop_receipt"],
     }
     answered = DIRECT | {"to": "reply@simulator.test", "replies": True}
-    start = curl(base, live, "/v1/verify", {"to": PHONE})
+    start = curl_command(base, live, "/v1/verify", {"to": PHONE})
     verification = f"$({start} | grep -o 'vrf_[0-9A-Z]*' | head -n 1)"
     return {
-        "email": curl(base, live, "/v1/emails", DIRECT),
-        "email, by template": curl(base, live, "/v1/emails", template),
-        "email, a receipt with line items, in German": curl(base, live, "/v1/emails", receipt),
-        "sms": curl(base, live, "/v1/sms", SMS),
-        "whatsapp": curl(base, live, "/v1/whatsapp", WHATSAPP),
+        "email": curl_command(base, live, "/v1/emails", DIRECT),
+        "email, by template": curl_command(base, live, "/v1/emails", template),
+        "email, a receipt with line items, in German": curl_command(base, live, "/v1/emails", receipt),
+        "sms": curl_command(base, live, "/v1/sms", SMS),
+        "whatsapp": curl_command(base, live, "/v1/whatsapp", WHATSAPP),
         "verify, start": start,
-        "verify, start and check": curl(base, live, f"/v1/verify/{verification}/check", {"code": "000000"}),
-        "email, in the sandbox": curl(
+        "verify, start and check": curl_command(base, live, f"/v1/verify/{verification}/check", {"code": "000000"}),
+        "email, in the sandbox": curl_command(
             base, sandbox, "/v1/emails", EMAIL | {"subject": "Hello", "text": "From the sandbox."}
         ),
         "test inbox of the sandbox team, which also shows one-time codes (verify.inbox = true, default: false)": (
             f"curl -sS '{base}/v1/inbox?to={EMAIL['to']}&wait=10' -H 'Authorization: Bearer {sandbox}'"
         ),
-        "email, answered by its recipient": curl(base, live, "/v1/emails", answered),
-        "email, delayed": curl(base, live, "/v1/emails", DIRECT | {"to": "delayed@simulator.test"}),
-        "sms, answered with a text": curl(base, live, "/v1/sms", SMS | {"to": "+15005550011"}),
-        "sms, answered with STOP (the next one is refused)": curl(base, live, "/v1/sms", SMS | {"to": "+15005550010"}),
+        "email, answered by its recipient": curl_command(base, live, "/v1/emails", answered),
+        "email, delayed": curl_command(base, live, "/v1/emails", DIRECT | {"to": "delayed@simulator.test"}),
+        "sms, answered with a text": curl_command(base, live, "/v1/sms", SMS | {"to": "+15005550011"}),
+        "sms, answered with STOP (the next one is refused)": curl_command(
+            base, live, "/v1/sms", SMS | {"to": "+15005550010"}
+        ),
         "events: bounces and replies": f"curl -sS '{base}/v1/events?limit=100' -H 'Authorization: Bearer {live}'",
         "status of the emails": f"curl -sS '{base}/v1/emails?limit=2' -H 'Authorization: Bearer {live}'",
     }
@@ -265,7 +267,7 @@ def agent_line(base: str, token: str) -> str:
     return f"MCP {base}{PATH} {token}"
 
 
-def curl(base: str, token: str, path: str, body: dict[str, Any]) -> str:
+def curl_command(base: str, token: str, path: str, body: dict[str, Any]) -> str:
     return (
         f"curl -sS {base}{path} -H 'Authorization: Bearer {token}' "
         f"-H 'Content-Type: application/json' -d '{msgspec.json.encode(body).decode()}'"

@@ -259,7 +259,7 @@ class ScrapeGauges:
     def declare(self, name: str, help_text: str, *labels: str) -> Callable[..., None]:
         """Return a function that adds a value with its labels. The gauge is also listed if it has no values."""
         gauge = self._gauges[name] = GaugeMetricFamily(f"heliograph_{name}", help_text, labels=list(labels))
-        return lambda value, *given: gauge.add_metric(list(given), value)
+        return lambda value, *label_values: gauge.add_metric(list(label_values), value)
 
     def collect(self) -> Iterable[Metric]:
         return self._gauges.values()

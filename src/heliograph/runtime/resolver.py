@@ -48,8 +48,8 @@ async def find_addresses(host: str, port: int) -> list[str]:
 
     `localhost` often has the address ::1 as well, on which often no server listens.
     """
-    found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), port)
-    return sorted({str(address[0]) for *_, address in found}, key=lambda address: (":" in address, address))
+    entries = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), port)
+    return sorted({str(address[0]) for *_, address in entries}, key=lambda address: (":" in address, address))
 
 
 class Resolver:

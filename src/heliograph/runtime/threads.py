@@ -99,6 +99,6 @@ class ThreadPool:
 
 
 # two threads each, because more would only compete for the GIL
-READ_POOL = ThreadPool("looking", 2)  # API responses, pages, previews
+READ_POOL = ThreadPool("reading", 2)  # API responses, pages, previews
 ACCEPT_POOL = ThreadPool("accepting", 2)  # preparing messages to accept
 BUILD_POOL = ThreadPool("building", 2)  # building MIME messages for SMTP

@@ -1,4 +1,4 @@
-"""What behaves differently in calls of other services' APIs that work, by route (docs/compat.md has all details)."""
+"""Differences in behaviour of supported calls to other services' APIs, by route (all details: docs/compat.md)."""
 
 DIFFERENCES = {
     "POST /compat/resend/domains": "`region` is ignored, and the DNS records are ours.",

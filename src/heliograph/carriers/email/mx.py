@@ -100,8 +100,8 @@ class Mx(Carrier):
     async def _try_addresses(self, domain: str, mx_records: MxRecords, message: OutboundMessage) -> Outcome:
         """Try the addresses in order until a server accepts or refuses the mail, or a limit is reached.
 
-        If no server does, return the last deferral, if possible one that is not `held` (deferred for an internal
-        reason); if there is none, return the last outcome.
+        Otherwise, return the last deferral by a server; if no server deferred the mail, the last deferral for an
+        internal reason (`held`); without any deferral, the last outcome.
         """
         deadline = asyncio.get_running_loop().time() + NEW_ADDRESS_MAX_S
         outcomes: list[Outcome] = []

@@ -172,9 +172,9 @@ def _to_event(kind: EventKind, event: Mapping[str, Any]) -> ProviderEvent:
 
 
 def _id_prefixes(id_: str) -> tuple[str, ...]:
-    """Return the message id and those of its prefixes that an SMTP reply may contain.
+    """Return the message id and its prefixes, one of which is the id in the SMTP reply.
 
-    The SMTP reply has only the part before the name of the filter machine.
+    In events, SendGrid appends the names of its own servers to this id.
     """
     prefixes = (id_, id_.partition(".filter")[0], id_.partition(".recvd")[0], id_.partition(".")[0])
     return tuple(dict.fromkeys(filter(None, prefixes)))
