@@ -69,7 +69,9 @@ def test_every_exception_is_still_needed() -> None:
         assert any(word in path.read_text().lower() for path in paths), (start, word)
 
 
-def test_exit_status(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_status_is_1_if_a_banned_word_is_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(banned_words, "ROOT", tmp_path)
     page = tmp_path / "page.md"
     page.write_text("Keys are made again.\n")

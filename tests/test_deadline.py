@@ -27,7 +27,7 @@ async def test_work_done_within_the_deadline_continues() -> None:
     await asyncio.sleep(2 * SOON)  # the timer of the first finds none of them
 
 
-async def test_each_of_many_ends_after_the_same_time() -> None:
+async def test_concurrent_tasks_with_the_same_timeout_each_get_the_full_time() -> None:
     loop = asyncio.get_running_loop()
     began = loop.time()
     first = asyncio.create_task(hang(SOON))
@@ -36,7 +36,7 @@ async def test_each_of_many_ends_after_the_same_time() -> None:
     assert loop.time() - began >= 1.5 * SOON
 
 
-async def test_the_inner_of_two_limits_ends_first() -> None:
+async def test_inner_of_two_nested_deadlines_ends_first() -> None:
     with within(LATER):
         assert await hang(SOON) == "over"
     task = asyncio.current_task()

@@ -35,7 +35,7 @@ def as_json(capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
     logging.root.setLevel(level)
 
 
-def test_a_line_is_a_json_object_with_what_is_bound(as_json: Any) -> None:
+def test_json_log_line_contains_the_bound_values(as_json: Any) -> None:
     structlog.contextvars.bind_contextvars(request_id="req_1")
     structlog.get_logger().warning("something\nhappened", at="there")
     (line,) = as_json()
@@ -49,7 +49,7 @@ def test_a_line_is_a_json_object_with_what_is_bound(as_json: Any) -> None:
     }
 
 
-def test_debug_lines_are_not_for_production(as_json: Any) -> None:
+def test_debug_lines_are_not_logged(as_json: Any) -> None:
     structlog.get_logger().debug("a detail")
     structlog.get_logger().info("said")
     assert [line["event"] for line in as_json()] == ["said"]

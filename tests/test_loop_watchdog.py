@@ -91,7 +91,7 @@ def stuck(stuck_s: float, token: str) -> "subprocess.Popen[str]":
     return process
 
 
-def test_a_process_whose_loop_is_stuck_ends_itself_and_says_where() -> None:
+def test_process_with_a_stuck_loop_exits_and_logs_the_code_location() -> None:
     process = stuck(1, "/nowhere/canary")
     _, output = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == loop_watchdog.STUCK_EXIT_CODE
@@ -101,7 +101,7 @@ def test_a_process_whose_loop_is_stuck_ends_itself_and_says_where() -> None:
     assert "canary" not in output
 
 
-def test_a_process_that_stood_still_is_not_ended(tmp_path: Path) -> None:
+def test_suspended_process_is_not_ended_when_it_resumes(tmp_path: Path) -> None:
     process = stuck(2, str(tmp_path / "go on"))
     process.send_signal(signal.SIGSTOP)
     time.sleep(3)  # longer than it may be stuck
@@ -136,7 +136,7 @@ asyncio.run(main())
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("then", "code"), [("hold", -signal.SIGPROF), ("go on", 0)])
-def test_a_process_is_ended_also_when_no_thread_of_it_can_run(then: str, code: int) -> None:
+def test_process_is_ended_even_if_none_of_its_threads_can_run(then: str, code: int) -> None:
     done = subprocess.run([sys.executable, "-c", BUSY, then], capture_output=True, text=True, timeout=PATIENCE_S)
     assert (done.returncode, "busy" in done.stdout) == (code, True)
     assert ("in hold_everything" in done.stderr) == (then == "hold")

@@ -52,7 +52,7 @@ from = "+15005550006"
 """
 
 
-def test_the_log_has_each_place_once() -> None:
+def test_undecryptable_secret_is_logged_once_per_context() -> None:
     sealer = Cipher(bytes([2] * 32))
     with capture_logs() as logs:
         for place in ("one", "one", "two", "one"):
@@ -63,7 +63,9 @@ def test_the_log_has_each_place_once() -> None:
     assert [line["context"] for line in logs] == ["one", "two"]
 
 
-async def test_a_carrier_puts_everything_off_and_says_why(store: Store, settings: Settings, clock: TestClock) -> None:
+async def test_carrier_with_an_undecryptable_secret_defers_every_message_with_the_reason(
+    store: Store, settings: Settings, clock: TestClock
+) -> None:
     options = encrypt_secrets(
         {"auth_token": "hunter2"}, lambda plain, field: BEFORE.encrypt(plain, f"carrier/twilio/{field}")
     )
@@ -82,7 +84,7 @@ async def test_a_carrier_puts_everything_off_and_says_why(store: Store, settings
     await dependencies.http.close()
 
 
-def test_applying_the_file_again_seals_its_secrets_anew() -> None:
+def test_applying_the_setup_file_again_encrypts_its_secrets_with_the_new_key() -> None:
     file, setup = parse_setup_file(TWILIO, {}, supported=[("sms", "twilio")]), Setup()
     for vault, rows in ((BEFORE, 1), (AFTER, 1), (AFTER, 0)):
         created = plan(file, setup, 1, str, str, vault, (), make_secret=str, make_pair=make_key_pair, now=NOW)
@@ -143,7 +145,7 @@ async def test_mails_are_not_sent_unsigned_and_the_carrier_is_not_blamed(store: 
 ANOTHER = bytes([7] * 32)
 
 
-async def test_a_database_goes_by_the_secret_that_it_met_first(store: Store, settings: Settings) -> None:
+async def test_database_registers_the_first_master_secret(store: Store, settings: Settings) -> None:
     await check_secret(store, make_secrets(settings))
     await check_secret(store, make_secrets(settings))
     with pytest.raises(WrongSecret, match="HELIOGRAPH_SECRET is not the master secret"):
@@ -165,7 +167,7 @@ async def test_different_master_secret_is_accepted_with_the_option(store: Store,
     assert [line.action for line in lines] == ["secret.replace"]
 
 
-async def test_a_database_of_an_older_version_takes_the_secret_that_is_here(store: Store, settings: Settings) -> None:
+async def test_database_without_a_registered_secret_registers_the_local_one(store: Store, settings: Settings) -> None:
     """Such a database has no registered secret, but contains encrypted data."""
     rows = [
         to_row("team", "team_a", records.TeamRecord(ref=1, id="team_a", name="A"), "team_a"),

@@ -119,7 +119,7 @@ async def test_supervisor_ends_when_the_start_fails(make: Make) -> None:
     assert [number for number, _ in family.begun()] == [1]
 
 
-async def test_supervisor_gives_up_when_no_process_becomes_ready(make: Make) -> None:
+async def test_supervisor_exits_when_no_process_becomes_ready(make: Make) -> None:
     family = make(2)
     async with running(family) as task:
         await wait_until(lambda: family.greetings)
@@ -160,7 +160,7 @@ async def test_group_that_cannot_start_is_tried_again_beside_a_group_that_runs(t
     assert not is_alive(pid)
 
 
-async def test_a_reload_replaces_them_one_after_the_other(make: Make) -> None:
+async def test_reload_replaces_the_processes_one_after_the_other(make: Make) -> None:
     family = make(2)
     async with running(family):
         await wait_until(lambda: family.greetings)
@@ -172,7 +172,7 @@ async def test_a_reload_replaces_them_one_after_the_other(make: Make) -> None:
         assert [line for line in logs if "died" in line["event"]] == []
 
 
-async def test_a_reload_that_fails_leaves_the_old_ones(make: Make) -> None:
+async def test_failed_reload_keeps_the_old_processes(make: Make) -> None:
     family = make(2)
     async with running(family):
         await wait_until(lambda: family.greetings)
@@ -184,7 +184,7 @@ async def test_a_reload_that_fails_leaves_the_old_ones(make: Make) -> None:
         assert [is_alive(pid) for _, pid in family.begun()] == [True, True, False]
 
 
-async def test_a_reload_during_the_start_replaces_them_when_they_are_ready(make: Make) -> None:
+async def test_reload_during_the_start_replaces_the_processes_once_they_are_ready(make: Make) -> None:
     family = make(2)
     async with running(family):
         with capture_logs() as logs, family.waits(1):
@@ -195,7 +195,7 @@ async def test_a_reload_during_the_start_replaces_them_when_they_are_ready(make:
         assert [line for line in logs if "died" in line["event"]] == []
 
 
-async def test_a_reload_during_another_replaces_all_of_them_again(make: Make) -> None:
+async def test_reload_during_a_reload_replaces_all_processes_again(make: Make) -> None:
     family = make(2)
     async with running(family):
         await wait_until(lambda: family.greetings)
@@ -233,7 +233,7 @@ async def test_process_that_dies_during_a_reload_is_replaced_once(make: Make) ->
         await wait_until(lambda: sum(is_alive(pid) for _, pid in family.begun()) == 1)
 
 
-async def test_a_stop_during_the_start_is_no_failure(make: Make) -> None:
+async def test_stop_during_the_start_exits_without_an_error(make: Make) -> None:
     family = make(2)
     with family.waits(1):
         async with running(family) as task:

@@ -56,7 +56,7 @@ def command(name: str, port: int, upstream: int, folder: Path) -> tuple[list[str
             return [program, "-p", str(folder), "-c", str(folder / "nginx.conf")], {}
 
 
-def test_haproxys_configuration_is_valid_as_shipped_and_its_variables_are_no_settings() -> None:
+def test_shipped_haproxy_configuration_is_valid_and_its_variables_are_no_settings() -> None:
     arguments, variables = command("haproxy", 1, 1, DEPLOY)
     without = {name: value for name, value in os.environ.items() if name not in variables}
     done = subprocess.run([arguments[0], "-c", "-f", arguments[-1]], capture_output=True, text=True, env=without)

@@ -37,7 +37,7 @@ async def test_worker_loop_that_fails_is_restarted() -> None:
     ]
 
 
-async def test_a_duty_that_turns_its_cancel_into_an_error_still_ends() -> None:
+async def test_job_that_raises_when_cancelled_still_ends() -> None:
     turns = 0
 
     async def loop() -> None:

@@ -15,7 +15,7 @@ from tests.clocks import TestClock
 pytestmark = pytest.mark.anyio
 
 
-async def test_others_get_their_turn_between_sends_that_take_long(store: Store, clock: TestClock) -> None:
+async def test_slow_batch_yields_to_other_requests(store: Store, clock: TestClock) -> None:
     verifying = VerifyEnvironment(store, clock, {})
     await verifying.set_up(0)
     sends, turns = 5, 0

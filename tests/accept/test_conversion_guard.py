@@ -95,7 +95,7 @@ async def test_a_phone_that_verified_before_passes(acme: Team, clock: TestClock)
     assert await acme.refused("+447400990000") == ""
 
 
-async def test_after_a_day_a_range_has_its_tries_again(acme: Team, clock: TestClock) -> None:
+async def test_closed_range_has_its_attempts_again_after_a_day(acme: Team, clock: TestClock) -> None:
     await acme.lose(RANGES, 10)
     assert await acme.refused("+447400990000") == "+447400"
     clock.forward(25 * 3_600_000)

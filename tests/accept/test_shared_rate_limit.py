@@ -79,7 +79,7 @@ async def request_each(processes: list[FakeProcess], times: int) -> int:
     return sum(await asyncio.gather(*(item.ask() for _ in range(times) for item in processes)))
 
 
-async def test_a_flood_gets_one_burst(processes: list[FakeProcess], clock: StandingClock) -> None:
+async def test_flood_over_several_processes_gets_one_burst(processes: list[FakeProcess], clock: StandingClock) -> None:
     assert BURST <= await request_each(processes, 300) <= 1.1 * BURST
     clock.forward(1000)
     assert 0.9 * RATE <= await request_each(processes, 300) <= 1.1 * RATE
@@ -103,7 +103,7 @@ async def test_far_from_its_limit_a_key_never_waits_for_the_database(
     assert {item.exchanges for item in processes} == {0}
 
 
-async def test_while_the_database_is_away_each_counts_for_itself(
+async def test_process_counts_alone_while_the_database_is_unavailable(
     processes: list[FakeProcess], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away(_: object) -> None:

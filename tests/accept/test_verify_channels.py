@@ -146,7 +146,7 @@ async def test_a_code_in_the_language_that_was_asked_for(lines: FakeChannels) ->
     assert "est votre code" in msgspec.json.decode(lines.email.messages[0].content, type=EmailContent).subject
 
 
-async def test_the_next_channel_speaks_the_same_language(lines: FakeChannels) -> None:
+async def test_next_channel_sends_the_code_in_the_same_language(lines: FakeChannels) -> None:
     await lines.verifying.start(PHONE, BOTH, "de")
     await lines.advance(RECEIPT_TIMEOUT_MS)
     (message,) = lines.sms.messages
@@ -236,7 +236,7 @@ async def test_mail_has_the_limits_of_a_recipient_and_none_of_numbers(store: Sto
 # -- one channel after the other --------------------------------------------------------------------------------------
 
 
-async def test_a_refusal_brings_the_next_channel_at_once(lines: FakeChannels) -> None:
+async def test_refused_code_is_sent_by_the_next_channel_at_once(lines: FakeChannels) -> None:
     lines.whatsapp.answer = REFUSE
     started = await lines.verifying.start(PHONE, BOTH)
     assert (started.channel, started.status, started.error_message) == ("sms", "pending", None)
@@ -247,7 +247,7 @@ async def test_a_refusal_brings_the_next_channel_at_once(lines: FakeChannels) ->
     assert lines.counts == (1, 1)
 
 
-async def test_refused_by_all_it_failed_and_costs_nothing(lines: FakeChannels) -> None:
+async def test_code_refused_by_every_channel_fails_and_is_free(lines: FakeChannels) -> None:
     lines.whatsapp.answer, lines.sms.answer = REFUSE, Refused(detail={"text": "no such number"})
     started = await lines.verifying.start(PHONE, BOTH)
     assert (started.channel, started.status, started.error_message) == ("sms", "failed", "no such number")
@@ -272,7 +272,7 @@ async def test_without_a_receipt_the_same_code_goes_by_the_next_channel(lines: F
 
 
 @pytest.mark.parametrize("status", ["delivered", "read"])
-async def test_a_receipt_ends_the_waiting(lines: FakeChannels, status: str) -> None:
+async def test_delivery_receipt_prevents_the_next_channel(lines: FakeChannels, status: str) -> None:
     started = await lines.verifying.start(PHONE, BOTH)
     await lines.report("whatsapp", Report(status="sent"))
     await lines.report("whatsapp", Report(status=status))
@@ -289,7 +289,7 @@ async def test_a_receipt_may_be_faster_than_our_own_record(lines: FakeChannels) 
     assert lines.counts == (1, 0)
 
 
-async def test_a_failure_brings_the_next_channel_at_once(lines: FakeChannels) -> None:
+async def test_failure_receipt_sends_the_code_by_the_next_channel_at_once(lines: FakeChannels) -> None:
     await lines.verifying.start(PHONE, BOTH)
     await lines.report("whatsapp", FAILED)
     await lines.advance(0)
@@ -370,7 +370,7 @@ async def test_resent_verification_has_the_same_code(lines: FakeChannels) -> Non
 
 
 @pytest.mark.both_databases
-async def test_again_by_the_channel_used_last_and_those_behind_it(lines: FakeChannels) -> None:
+async def test_resend_uses_the_last_channel_and_those_after_it(lines: FakeChannels) -> None:
     started = await lines.verifying.start(PHONE, BOTH)
     await lines.verifying.resend(started.id)
     assert lines.counts == (2, 0)
@@ -442,7 +442,7 @@ async def test_resend_needs_a_pending_verification(lines: FakeChannels) -> None:
         await lines.verifying.resend(expired.id)
 
 
-async def test_a_code_of_another_secret_is_not_said_again(lines: FakeChannels) -> None:
+async def test_code_of_a_replaced_master_secret_is_not_resent(lines: FakeChannels) -> None:
     started = await lines.verifying.start(PHONE)
     lines.verifying.context = msgspec.structs.replace(lines.verifying.context, code_key=b"another")
     with pytest.raises(VerificationEnded):

@@ -132,7 +132,7 @@ async def test_an_open_circuit_is_not_waited_for(store: Store, clock: TestClock)
     assert (account.available, account.held) == (CREDIT - (FAILURES_TO_OPEN + 3) * PRICE, 0)
 
 
-async def test_a_carrier_that_repeats_the_text_does_not_tell_the_code(store: Store, clock: TestClock) -> None:
+async def test_carrier_error_that_quotes_the_text_does_not_reveal_the_code(store: Store, clock: TestClock) -> None:
     class Parrot(FakeCarrier):
         async def send_message(self, message: OutboundMessage) -> Outcome:
             self.messages.append(message)
@@ -156,7 +156,7 @@ async def test_the_text_in_the_teams_language_with_the_line_for_browsers(store: 
     assert (content.encoding, content.parts, content.platform_sender) == ("gsm7", 1, True)
 
 
-async def test_a_dry_run_is_held_to_every_limit(store: Store, clock: TestClock) -> None:
+async def test_dry_run_checks_every_limit(store: Store, clock: TestClock) -> None:
     verifying, _ = await start_with_carriers(store, clock, ACCEPT, min_interval_s=30)
 
     async def preview(phone: str) -> None:

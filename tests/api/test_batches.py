@@ -184,7 +184,7 @@ def test_the_marketing_limit_counts_within_a_batch(service: Service) -> None:
     assert "id" in mixed[0] and mixed[1]["error"]["code"] == "marketing_limit_reached"
 
 
-def test_suppressed_recipients(shared_service: Service) -> None:
+def test_suppressed_recipient_refuses_a_strict_batch_and_its_own_message_only(shared_service: Service) -> None:
     shared_service.post("/v1/suppressions", {"email": "batched@example.com", "reason": "manual"})
     suppressed = EMAIL | {"to": "batched@example.com"}
     assert_refused(

@@ -223,7 +223,7 @@ def test_the_wheel_has_the_guides() -> None:
         ("[x](javascript:alert)", "<p>[x](javascript:alert)</p>"),
     ],
 )
-def test_markdown(markdown: str, html: str) -> None:
+def test_markdown_is_rendered_as_html(markdown: str, html: str) -> None:
     assert guides.to_html(markdown)[0].strip() == html
 
 

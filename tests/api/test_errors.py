@@ -131,7 +131,7 @@ def provoke(service: Service, code: str, **headers: str) -> Answer:
 
 
 @pytest.mark.parametrize("code", REQUEST_BY_CODE)
-def test_error_envelope(shared_service: Service, code: str) -> None:
+def test_error_response_has_the_documented_fields(shared_service: Service, code: str) -> None:
     answer = provoke(shared_service, code)
     assert answer.headers["content-type"] == "application/json"
     assert tuple(answer.json) == ("error",)
@@ -147,7 +147,7 @@ def test_error_envelope(shared_service: Service, code: str) -> None:
 
 @pytest.mark.parametrize("accept", ["application/problem+json", "text/html, Application/Problem+JSON;q=0.9"])
 @pytest.mark.parametrize("code", REQUEST_BY_CODE)
-def test_problem_json(shared_service: Service, code: str, accept: str) -> None:
+def test_error_is_problem_json_if_accepted(shared_service: Service, code: str, accept: str) -> None:
     answer = provoke(shared_service, code, Accept=accept)
     plain = provoke(shared_service, code).json["error"]
     assert answer.headers["content-type"] == "application/problem+json"

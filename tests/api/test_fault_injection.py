@@ -39,7 +39,7 @@ def test_a_simulated_refusal_replaces_the_request(shared_service: Service, wish:
     assert newest(shared_service) == before
 
 
-def test_latency(shared_service: Service) -> None:
+def test_simulated_latency_delays_the_response(shared_service: Service) -> None:
     start = time.monotonic()
     assert send_simulated(shared_service, "latency=300ms").status == 202
     assert time.monotonic() - start >= 0.3

@@ -128,7 +128,7 @@ def test_another_path_is_another_request(shared_service: Service) -> None:
     assert_refused(send_with_key(shared_service, "/v1/whatsapp", body, "two paths"), 409, "idempotency_key_reused")
 
 
-def test_two_api_keys_never_collide(shared_service: Service) -> None:
+def test_same_idempotency_key_of_two_api_keys_is_independent(shared_service: Service) -> None:
     answers = [send_with_key(shared_service, "/v1/sms", SMS, "shared name", key=key) for key in ("ACME", "ACME_SEND")]
     assert [answer.status for answer in answers] == [202, 202]
     assert answers[0].json["id"] != answers[1].json["id"]

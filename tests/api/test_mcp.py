@@ -151,7 +151,9 @@ def test_notifications_and_responses_are_accepted(service: Service, agent: str, 
         ("ping", [], -32602),
     ],
 )
-def test_protocol_errors(service: Service, agent: str, method: str, params: Any, code: int) -> None:
+def test_invalid_messages_get_json_rpc_errors(
+    service: Service, agent: str, method: str, params: Any, code: int
+) -> None:
     answer = ask(service, agent, method, params)
     assert (answer.status, answer.json["id"], answer.json["error"]["code"]) == (200, 7, code)
 

@@ -192,7 +192,7 @@ FILE = {"filename": "a.txt", "content": "YQ==", "content_type": "text/plain"}
         ("CheckRequest", {}, False),
     ],
 )
-def test_request_schemas(schema: str, value: Any, valid: bool) -> None:
+def test_request_schema_accepts_exactly_the_valid_requests(schema: str, value: Any, valid: bool) -> None:
     assert is_valid(schema, value) is valid
 
 

@@ -136,7 +136,9 @@ def test_invalid_email_options_are_refused(shared_service: Service, added: Body,
         (["a@acme.test", "b@acme.test"], "a@acme.test", ["a@acme.test", "b@acme.test"]),
     ],
 )
-def test_reply_to(shared_service: Service, given: Any, first: str | None, every: list[str]) -> None:
+def test_reply_to_is_returned_with_every_address(
+    shared_service: Service, given: Any, first: str | None, every: list[str]
+) -> None:
     answer = shared_service.post("/v1/emails", EMAIL | {"reply_to": given}).json
     assert answer["reply_to"] == first
     message = shared_service.get(f"/v1/emails/{answer['id']}").json
@@ -154,6 +156,8 @@ def test_headers_are_returned(shared_service: Service) -> None:
     ("path", "body", "status", "retry"),
     [("/v1/emails", without(EMAIL, "to"), 400, "false"), ("/v1/nothing", EMAIL, 404, "false")],
 )
-def test_should_retry_header(shared_service: Service, path: str, body: Body, status: int, retry: str) -> None:
+def test_should_retry_header_is_true_for_retryable_errors_only(
+    shared_service: Service, path: str, body: Body, status: int, retry: str
+) -> None:
     answer = shared_service.post(path, body)
     assert (answer.status, answer.headers["heliograph-should-retry"]) == (status, retry)

@@ -26,7 +26,7 @@ PREFIX = {"/v1/emails": "eml_", "/v1/sms": "sms_", "/v1/whatsapp": "wam_", "/v1/
 
 
 @pytest.mark.parametrize("path", MESSAGES)
-def test_a_message_with_recipients_and_events(shared_service: Service, path: str) -> None:
+def test_message_is_returned_with_recipients_and_events(shared_service: Service, path: str) -> None:
     answer = shared_service.post(path, SENDS[path])
     end = "read" if path == "/v1/whatsapp" else "delivered"
     message = settled(shared_service, f"{path}/{answer.json['id']}", status=end)
@@ -72,13 +72,13 @@ def test_several_recipients_each_have_their_own_state(shared_service: Service) -
     assert [e["sequence"] for e in message["events"]] == list(range(1, len(message["events"]) + 1))
 
 
-def test_a_verification(shared_service: Service) -> None:
+def test_verification_is_returned_as_by_its_start(shared_service: Service) -> None:
     answer = shared_service.post("/v1/verify", {"to": "+15005550005"})
     assert shared_service.get(f"/v1/verify/{answer.json['id']}").json == answer.json
 
 
 @pytest.mark.parametrize("path", PREFIX)
-def test_unknown_ids(shared_service: Service, path: str) -> None:
+def test_unknown_ids_return_404(shared_service: Service, path: str) -> None:
     code = "verification_not_found" if path == "/v1/verify" else "message_not_found"
     for id_ in (f"{PREFIX[path]}01JCQ8Z6V3M2N7T0K4H9R5B1XA", "nothing", "x" * 300, "%F0%9F%98%80"):
         assert_refused(shared_service.get(f"{path}/{id_}"), 404, code, "id")
@@ -136,7 +136,7 @@ def listed_ids(service: Service, path: str, query: str) -> list[str]:
     return [item["id"] for item in answer.json["data"]]
 
 
-def test_filters_of_emails(shared_service: Service) -> None:
+def test_email_list_filters_select_matching_emails(shared_service: Service) -> None:
     def send_until(body: Body, status: str) -> Any:
         return send(shared_service, "/v1/emails", body, status=status)
 
@@ -210,7 +210,7 @@ def test_filters_by_phone_and_status(shared_service: Service, path: str) -> None
         ("page=2", "page"),
     ],
 )
-def test_bad_query_values(shared_service: Service, path: str, query: str, param: str) -> None:
+def test_invalid_query_values_are_refused(shared_service: Service, path: str, query: str, param: str) -> None:
     assert_refused(shared_service.get(f"{path}?{query}"), 400, "invalid_request", param)
 
 
@@ -408,7 +408,7 @@ def test_lists_have_only_records_of_the_team(shared_service: Service, path: str)
 
 
 @pytest.mark.parametrize("route", OPEN, ids=route_id)
-def test_routes_without_a_key(shared_service: Service, route: Route) -> None:
+def test_open_routes_need_no_key(shared_service: Service, route: Route) -> None:
     assert shared_service.ask(route.method, route.path, key=None).status == 200
 
 

@@ -19,7 +19,7 @@ def rendered(service: Service, id_: str, body: Body, key: str = "ACME") -> Any:
 # -- render ------------------------------------------------------------------------------------------------
 
 
-def test_an_email_template(shared_service: Service) -> None:
+def test_email_template_is_rendered_in_all_parts(shared_service: Service) -> None:
     assert rendered(shared_service, "tpl_welcome", {"variables": {"name": "<Ada>"}}) == EMPTY | {
         "channel": "email",
         "subject": "Welcome, <Ada>",
@@ -113,7 +113,7 @@ def dry(service: Service, path: str, body: Body, key: str = "ACME") -> Any:
     return answer.json
 
 
-def test_an_email(shared_service: Service) -> None:
+def test_dry_run_of_an_email_returns_recipients_content_and_price(shared_service: Service) -> None:
     extra = {
         "to": ["a@example.com", "b@example.com"],
         "bcc": ["gone@example.com", "c@example.com"],
@@ -140,20 +140,20 @@ def test_an_email(shared_service: Service) -> None:
     }
 
 
-def test_an_sms(shared_service: Service) -> None:
+def test_dry_run_of_an_sms_returns_text_segments_and_price(shared_service: Service) -> None:
     result = dry(shared_service, "/v1/sms", SMS | {"to": "+447400123456"})
     assert (result["dry_run"], result["to"], result["country"]) == (True, "+447400123456", "GB")
     assert (result["body"], result["encoding"], result["segments"]) == ("Acme: parcel A1 is on its way. ", "gsm7", 1)
     assert (result["price"], result["sandbox"], result["template_version"]) == ("0.0350", False, 1)
 
 
-def test_a_whatsapp_message(shared_service: Service) -> None:
+def test_dry_run_of_a_whatsapp_message_returns_parameters_and_price(shared_service: Service) -> None:
     result = dry(shared_service, "/v1/whatsapp", WHATSAPP | {"to": "+14155550123"})
     assert (result["template"], result["language"], result["parameters"]) == ("parcel", "en", ["A1"])
     assert (result["body"], result["price"]) == ("Acme: parcel A1 is on its way.", "0.0300")
 
 
-def test_a_verification(shared_service: Service) -> None:
+def test_dry_run_of_a_verification_returns_channel_and_price(shared_service: Service) -> None:
     result = dry(shared_service, "/v1/verify", VERIFY | {"to": "+14155550124"})
     assert result == {
         "dry_run": True,

@@ -68,7 +68,7 @@ def assert_as_described(service: Service, case: Any) -> None:
     [operation for operation in OPERATIONS if operation.path in EXAMPLES and operation.method == "post"],
     ids=label,
 )
-def test_the_examples_of_the_document(shared_service: Service, operation: Any) -> None:
+def test_document_examples_get_responses_as_documented(shared_service: Service, operation: Any) -> None:
     names = {"id": "vrf_none" if "verify" in operation.path else "tpl_sms"}
     names = {name: value for name, value in names.items() if f"{{{name}}}" in operation.path}
     body = EXAMPLES[operation.path]
@@ -105,7 +105,7 @@ def generated(operation: Any, mode: Any, run: Callable[[Any], None]) -> None:
 @pytest.mark.parametrize(
     ("operation", "mode"), RUNS, ids=[f"{label(operation)}, {mode.value}" for operation, mode in RUNS]
 )
-def test_generated_requests(shared_service: Service, operation: Any, mode: Any) -> None:
+def test_generated_requests_get_responses_as_documented(shared_service: Service, operation: Any, mode: Any) -> None:
     def run(case: Any) -> None:
         assert_as_described(shared_service, case)
 
@@ -113,7 +113,7 @@ def test_generated_requests(shared_service: Service, operation: Any, mode: Any) 
 
 
 @pytest.mark.parametrize("path", EXISTING_IDS)
-def test_generated_requests_with_existing_ids(shared_service: Service, path: str) -> None:
+def test_generated_requests_with_existing_ids_get_responses_as_documented(shared_service: Service, path: str) -> None:
     def run(case: Any) -> None:
         case.body = case.body | EXISTING_IDS[path]
         if path == "/v1/emails" and case.body.get("subject") is not None:

@@ -52,7 +52,7 @@ def assert_states(message: Any, path: str, to: str, states: list[str]) -> None:
 
 @pytest.mark.parametrize("label", ["", "+order-7"])
 @pytest.mark.parametrize("name", EMAILS)
-def test_magic_emails(shared_service: Service, name: str, label: str) -> None:
+def test_magic_email_reaches_its_documented_states(shared_service: Service, name: str, label: str) -> None:
     to = f"{name}{label}@simulator.test"
     message = send(shared_service, "/v1/emails", EMAIL | {"to": to}, status=EMAILS[name][-1])
     assert_states(message, "/v1/emails", to, EMAILS[name])
@@ -95,7 +95,7 @@ def test_the_suppressed_address_is_refused(shared_service: Service) -> None:
 
 
 @pytest.mark.parametrize(("path", "to"), [(path, to) for path, phones in PHONES.items() for to in phones])
-def test_magic_phones(shared_service: Service, path: str, to: str) -> None:
+def test_magic_phone_reaches_its_documented_states(shared_service: Service, path: str, to: str) -> None:
     states = PHONES[path][to]
     message = send(shared_service, path, SENDS[path] | {"to": to}, status=states[-1])
     assert_states(message, path, to, states)
@@ -119,7 +119,9 @@ def test_the_number_without_a_carrier_is_refused(shared_service: Service, path: 
         ("+15005550007", "failed", None),
     ],
 )
-def test_magic_verifications(shared_service: Service, to: str, status: str, right: str | None) -> None:
+def test_magic_number_has_its_documented_verification_result(
+    shared_service: Service, to: str, status: str, right: str | None
+) -> None:
     started = shared_service.post("/v1/verify", {"to": to}).json
     assert started["status"] == status
     assert bool(started["error_message"]) == (status == "failed")
@@ -163,7 +165,7 @@ def test_magic_emails_leave_quota_and_suppressions_alone(shared_service: Service
 
 
 @pytest.mark.parametrize(("name", "reason"), [("bounced", "bounce"), ("complained", "complaint")])
-def test_any_other_domains_address_is_suppressed(shared_service: Service, name: str, reason: str) -> None:
+def test_magic_local_part_at_another_domain_is_suppressed(shared_service: Service, name: str, reason: str) -> None:
     """Simulators accept every domain, but only their own has magic recipients."""
     to = f"{name}@customer.example"
     body = EMAIL | {"to": to, "cc": ["fine@customer.example"]}

@@ -10,7 +10,7 @@ from tests.service import Service
 UNLISTED_PHONE = "+14155550199"
 
 
-def test_send_response(shared_service: Service) -> None:
+def test_send_returns_the_documented_record(shared_service: Service) -> None:
     answer = shared_service.post("/v1/sms", SMS)
     assert answer.status == 202
     record = answer.json

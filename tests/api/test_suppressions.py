@@ -36,7 +36,7 @@ def test_add_read_delete(shared_service: Service) -> None:
 
 
 @pytest.mark.parametrize(("given", "reason"), [({}, "manual"), ({"reason": "bounce"}, "bounce")])
-def test_reasons(shared_service: Service, given: dict[str, str], reason: str) -> None:
+def test_suppression_reason_defaults_to_manual(shared_service: Service, given: dict[str, str], reason: str) -> None:
     assert add(shared_service, f"{reason}-reason@example.com", **given).json["reason"] == reason
 
 
@@ -119,7 +119,9 @@ def test_unknown_addresses_return_404(shared_service: Service, method: str, emai
         ("GET", "/v1/suppressions", "ACME_MANAGE", 200),
     ],
 )
-def test_scopes(shared_service: Service, method: str, path: str, key: str, status: int) -> None:
+def test_suppressions_need_the_manage_scope(
+    shared_service: Service, method: str, path: str, key: str, status: int
+) -> None:
     body = {"email": "x@example.com"} if method == "POST" else None
     assert shared_service.ask(method, path, body, key=key).status == status
 

@@ -177,7 +177,7 @@ def test_responses_events_and_lists_use_team_time(team: Clocked) -> None:
     assert len(team.get(f"/v1/inbox?after={(start - timedelta(minutes=5)):%Y-%m-%dT%H:%M:%SZ}").json["data"]) == 1
 
 
-def test_schedules_and_expiries(team: Clocked) -> None:
+def test_scheduled_messages_are_sent_in_order_at_their_times(team: Clocked) -> None:
     start = team.now()
     planned = {days: team.send(scheduled_at=(start + timedelta(days=days)).isoformat())["id"] for days in (3, 1, 2)}
     team.advance(4 * DAY)
@@ -201,7 +201,7 @@ def test_messages_expire_during_an_advance(team: Clocked) -> None:
     assert_refused(team.post("/v1/emails", MAIL | {"expires_at": expires.isoformat()}), 400, "invalid_schedule")
 
 
-def test_codes(team: Clocked) -> None:
+def test_code_expires_after_an_advance(team: Clocked) -> None:
     code = team.send("/v1/verify", to="+15005550006")
     expires = at(code["expires_at"])
     team.advance(int((expires - team.now()).total_seconds()) + 1)
@@ -211,7 +211,7 @@ def test_codes(team: Clocked) -> None:
     assert [item["status"] for item in team.get("/v1/verify?status=expired").json["data"]] == ["expired"]
 
 
-def test_velocity(team: Clocked, shared_service: Service) -> None:
+def test_velocity_limit_ends_after_an_advance(team: Clocked, shared_service: Service) -> None:
     phone = "+447400990011"
     assert team.apply(more=f'recipients = [{{ address = "{phone}" }}]').returncode == 0
     until(lambda: team.post("/v1/verify?dry_run=true", {"to": phone}).status == 200)
@@ -222,14 +222,14 @@ def test_velocity(team: Clocked, shared_service: Service) -> None:
     team.send("/v1/verify", to=phone)
 
 
-def test_idempotency(team: Clocked) -> None:
+def test_idempotency_key_expires_after_an_advance_of_a_day(team: Clocked) -> None:
     first, second = (team.post("/v1/emails", MAIL, **{"Idempotency-Key": "a"}).json["id"] for _ in range(2))
     assert first == second
     team.advance(24 * HOUR + 1)
     assert team.post("/v1/emails", MAIL, **{"Idempotency-Key": "a"}).json["id"] != first
 
 
-def test_retention(team: Clocked) -> None:
+def test_messages_are_deleted_when_an_advance_ends_their_retention(team: Clocked) -> None:
     sent, code = team.send(), team.send("/v1/verify", to="+15005550006")
     settled(team.service, f"/v1/emails/{sent['id']}", team.token)
     assert team.apply(more="keep_content_days = 2\nkeep_messages_days = 30").returncode == 0

@@ -135,7 +135,9 @@ def looked_at(service: Service, path: str, body: Body) -> Any:
         ("de-DE-u-co-phonebk", "de", "Beleg", "<body><u>Tea=2,00\xa0€;Milk=0,50\xa0€;</u><i>Heliograph</i></body>"),
     ],
 )
-def test_an_email(template_service: Service, locale: str | None, used: str, subject: str, html: str) -> None:
+def test_email_is_rendered_in_the_best_matching_language(
+    template_service: Service, locale: str | None, used: str, subject: str, html: str
+) -> None:
     body = RECEIPT if locale is None else RECEIPT | {"locale": locale}
     sent = looked_at(template_service, "/v1/emails", body)
     assert (sent["subject"], sent["html"]) == (subject, html)

@@ -9,7 +9,7 @@ from tests.api.sends import VERIFY, Body, assert_refused, idle_me, without
 from tests.service import Service, until
 
 
-def test_start_response(shared_service: Service) -> None:
+def test_start_returns_the_documented_record(shared_service: Service) -> None:
     answer = shared_service.post("/v1/verify", VERIFY)
     assert answer.status == 202
     record = answer.json

@@ -73,7 +73,7 @@ def test_a_malformed_code_uses_no_attempt(shared_service: Service, body: Any) ->
 
 
 @pytest.mark.parametrize("id_", ["vrf_01JCQ8Z6V3M2N7T0K4H9R5B1XA", "nothing", "eml_x", "vrf_"])
-def test_unknown_ids(shared_service: Service, id_: str) -> None:
+def test_unknown_verification_ids_return_404(shared_service: Service, id_: str) -> None:
     answer = shared_service.post(f"/v1/verify/{id_}/check", {"code": RIGHT_CODE})
     assert_refused(answer, 404, "verification_not_found")
 

@@ -165,7 +165,7 @@ def test_invalid_changes_are_refused(shared_service: Service, fields: Body, para
         "http://0.0.0.0/",
     ],
 )
-def test_refused_targets(shared_service: Service, url: str) -> None:
+def test_webhook_urls_that_must_not_be_called_are_refused(shared_service: Service, url: str) -> None:
     assert_refused(shared_service.post("/v1/webhooks", HOOK | {"url": url}), 400, "invalid_request", "url")
     assert_refused(patch(shared_service, create_webhook(shared_service), url=url), 400, "invalid_request", "url")
 

@@ -10,7 +10,7 @@ from tests.service import Service
 UNLISTED_PHONE = "+14155550199"
 
 
-def test_send_response(shared_service: Service) -> None:
+def test_send_returns_the_documented_record(shared_service: Service) -> None:
     answer = shared_service.post("/v1/whatsapp", WHATSAPP)
     assert answer.status == 202
     record = answer.json
@@ -65,7 +65,7 @@ def test_a_sandbox_team_without_a_domain_uses_the_platform_brand(shared_service:
 
 
 @pytest.mark.parametrize("value", ["", " ", "a\nb", "a\rb", "a\tb", "a\u2028b", "a     b"])
-def test_values_that_meta_refuses(shared_service: Service, value: str) -> None:
+def test_values_that_meta_does_not_accept_are_refused(shared_service: Service, value: str) -> None:
     body = WHATSAPP | {"template_id": "tpl_branded", "variables": {"parcel": "4711", "place": value}}
     for path in ("/v1/whatsapp", "/v1/whatsapp?dry_run=true"):
         refused = shared_service.post(path, body)

@@ -88,7 +88,7 @@ async def test_a_late_first_mail_is_waited_for(monkeypatch: pytest.MonkeyPatch) 
         process.wait()
 
 
-def test_report_text() -> None:
+def test_capacity_report_names_rates_and_bottleneck() -> None:
     text = "\n".join(report(QUICK, estimate_capacity(QUICK)))
     for phrase in (
         "5,000 a second per core (4,000 measured",

@@ -197,7 +197,7 @@ SCRIPTS: list[tuple[Script, list[str]]] = [
 ]  # fmt: skip
 
 
-def test_mx_scripts_are_at_least_sixty() -> None:
+def test_mx_script_table_has_at_least_sixty_scripts() -> None:
     assert len(SCRIPTS) >= 60
 
 
@@ -216,7 +216,7 @@ async def test_mx_script_gives_the_expected_outcome(script: Script, expected: li
         assert outcome.detail.keys() >= {"tls", "code", "enhanced"}
 
 
-async def test_an_accepted_mail_bears_the_id_for_later_reports() -> None:
+async def test_accepted_mail_returns_the_carrier_id_for_later_reports() -> None:
     async with net(ONE_HOST, {"2": {}}) as network:
         outcome = await network.send()
     assert isinstance(outcome, Accepted)

@@ -123,7 +123,7 @@ def held(outcomes: list[Outcome], reason: str = "provider_rate") -> int:
 # -- per_minute --------------------------------------------------------------------------------------------
 
 
-async def test_rate_limit_holds_what_exceeds_it() -> None:
+async def test_messages_above_the_rate_limit_are_held() -> None:
     async with network(providers={"google": {"per_minute": 5}}) as net:
         outcomes = await net.send_all(8)
         assert (net.received(), held(outcomes)) == (5, 3)
@@ -134,7 +134,7 @@ async def test_rate_limit_holds_what_exceeds_it() -> None:
         assert isinstance(await net.send(was_held=True), Accepted)
 
 
-async def test_star_limits_each_other_provider_on_its_own() -> None:
+async def test_limits_of_star_apply_to_each_other_provider_separately() -> None:
     async with network(providers={"*": {"per_minute": 2}, "other": {"per_minute": 1}}) as net:
         google, other = await net.send_all(3), [await net.send("to@other.test") for _ in range(2)]
         assert (held(google), held(other)) == (1, 1)
@@ -302,7 +302,7 @@ async def test_refusal_about_rate_is_not_tried_at_another_host() -> None:
 
 
 @pytest.mark.parametrize("reply", ["451 4.7.1 greylisted, try again later", "452 4.2.2 mailbox full", "250 ok"])
-async def test_other_replies_leave_the_rate(reply: str) -> None:
+async def test_other_temporary_replies_do_not_reduce_the_rate(reply: str) -> None:
     async with network({"rcpt": reply}, providers={"google": {"per_minute": 60}}) as net:
         await net.send()
         await asyncio.sleep(0.05)
@@ -371,7 +371,7 @@ async def test_pool_of_the_team_decides_the_source_address() -> None:
         assert net.received() == 7
 
 
-async def test_what_one_address_may_not_send_goes_by_another() -> None:
+async def test_message_above_the_limit_of_one_address_is_sent_from_another() -> None:
     async with network(source_ips=[FIRST, SECOND], providers={"google": {"per_minute": 5}}, helo="") as net:
         outcomes = await net.send_all(14)
         assert (net.received(), held(outcomes)) == (10, 4)

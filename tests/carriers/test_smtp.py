@@ -99,7 +99,7 @@ def unstuffed(wire: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("mail", MAILS)
-def test_wire_form_is_the_same_wherever_the_chunks_end(mail: bytes) -> None:
+def test_dot_stuffed_mail_does_not_depend_on_chunk_boundaries(mail: bytes) -> None:
     full_mail = b"".join(dot_stuff([mail]))
     assert unstuffed(full_mail) == normal(mail)
     for first in range(len(mail) + 1):
@@ -144,7 +144,7 @@ async def test_large_mail_arrives_unchanged() -> None:
     assert peer.received[0].mail == chunk * 60
 
 
-async def test_a_mail_is_read_only_as_fast_as_it_leaves() -> None:
+async def test_mail_is_read_from_disk_only_as_fast_as_it_is_sent() -> None:
     accepted: list[int] = []
 
     def chunks() -> Iterator[bytes]:
@@ -232,7 +232,7 @@ async def test_reply_about_another_address_suppresses_nobody(reply: str, bounced
     assert (outcome.bounced, outcome.detail.get("reason")) == (bounced, reason)
 
 
-async def test_a_354_without_a_recipient_is_answered_with_a_hang_up() -> None:
+async def test_354_reply_without_an_accepted_recipient_closes_the_connection() -> None:
     async with Peer({"rcpt": "550 5.1.1 no such user"}) as peer:
         session = await opened(peer)
         outcome = await send(session)
@@ -243,7 +243,7 @@ async def test_a_354_without_a_recipient_is_answered_with_a_hang_up() -> None:
     assert peer.received == []
 
 
-async def test_an_old_server_is_greeted_with_helo() -> None:
+async def test_server_without_ehlo_is_greeted_with_helo() -> None:
     async with Peer({"ehlo": "502 5.5.1 what?"}) as peer:
         session = await opened(peer)
         assert isinstance(await send(session), Accepted)
@@ -287,7 +287,7 @@ async def test_mail_that_the_server_cannot_accept_is_refused_locally(
 
 
 @pytest.mark.parametrize("offered", ["SIZE", "SIZE 0", "SIZE x"])
-async def test_a_size_without_a_limit_limits_nothing(offered: str) -> None:
+async def test_size_capability_without_a_number_limits_nothing(offered: str) -> None:
     async with Peer(offers=(offered,)) as peer:
         session = await opened(peer)
         assert isinstance(await send(session), Accepted)
@@ -297,7 +297,7 @@ async def test_a_size_without_a_limit_limits_nothing(offered: str) -> None:
 @pytest.mark.parametrize(
     ("offers", "parameters"), [(OFFERS, f" SIZE={len(BODY)} BODY=8BITMIME SMTPUTF8"), (("SMTPUTF8",), " SMTPUTF8")]
 )
-async def test_an_international_address_is_announced(offers: tuple[str, ...], parameters: str) -> None:
+async def test_international_address_is_announced_with_smtputf8(offers: tuple[str, ...], parameters: str) -> None:
     async with Peer(offers=offers) as peer:
         session = await opened(peer)
         assert isinstance(await send(session, recipient="tö@x.test"), Accepted)
@@ -354,7 +354,7 @@ async def test_a_reply_before_the_end_of_the_mail_is_a_refusal() -> None:
     assert outcome.detail["enhanced"] == "5.3.4"
 
 
-async def test_a_250_before_the_end_of_the_mail_is_no_acceptance() -> None:
+async def test_250_reply_before_the_end_of_the_mail_is_not_an_acceptance() -> None:
     async with Peer({"data": b"354 go on\r\n250 2.0.0 queued\r\n"}) as peer:
         session = await opened(peer)
         outcome = await send(session)

@@ -31,7 +31,7 @@ def sources(run: Run, *arguments: str) -> dict[str, tuple[str | None, str, str]]
     return {line["name"]: (line["value"], line["source"]["kind"], line["source"]["name"]) for line in lines}
 
 
-def test_defaults(run: Run) -> None:
+def test_settings_without_sources_are_the_defaults(run: Run) -> None:
     settings_sources = sources(run)
     assert list(settings_sources) == list(NAMES)
     assert {kind for _, kind, _ in settings_sources.values()} == {"default"}

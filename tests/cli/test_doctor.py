@@ -61,7 +61,7 @@ def test_help_lists_the_checks(run: Run, command: Command) -> None:
     assert [check.name for check in CHECKS if (check.question in output) != (check.command in (command, "both"))] == []
 
 
-def test_ready(run: Run, shared_service: Service) -> None:
+def test_ready_exits_with_the_readiness_of_the_service(run: Run, shared_service: Service) -> None:
     assert run("doctor", "--ready", "--listen", f"127.0.0.1:{shared_service.ports[-1]}").code == 0
     with socket.create_server(("127.0.0.1", 0)) as closed:
         nowhere = closed.getsockname()[1]
@@ -167,7 +167,7 @@ def test_platform_sender_check(kind: str, verified: bool | None, level: list[str
         ("whatsapp", "sends are refused with 503"),
     ],
 )
-def test_a_channel_of_disabled_carriers(channel: Channel, what: str) -> None:
+def test_channel_whose_carriers_are_all_disabled_is_a_failure(channel: Channel, what: str) -> None:
     setup = Setup(carriers=(CarrierRecord(id="off", channel=channel, kind="http", enabled=False),))
     (failure,) = (finding for finding in check_carriers(setup) if finding.level == "FAIL")
     assert failure.message == f"every {channel} carrier is disabled: {what}"
@@ -183,7 +183,9 @@ def test_a_channel_of_disabled_carriers(channel: Channel, what: str) -> None:
         ("smpp", 3, None, []),
     ],
 )
-def test_callback_check(kind: str, sent: int, heard: int | None, found: list[tuple[str, str]]) -> None:
+def test_missing_callbacks_of_a_carrier_are_reported(
+    kind: str, sent: int, heard: int | None, found: list[tuple[str, str]]
+) -> None:
     now = 100 * DAY_MS
     setup = Setup(carriers=(CarrierRecord(id="c", channel="sms", kind=kind),))
     use = {"c": RecentCarrierCounts(day=CarrierCounts(accepted=sent))}

@@ -70,7 +70,7 @@ def _team(run: Run, example: str) -> None:
     run("apply", example)
 
 
-def test_suppressions(run: Run) -> None:
+def test_suppressions_are_imported_with_a_result_per_line(run: Run) -> None:
     Path("s.csv").write_text(SUPPRESSIONS)
     first = [
         (2, "suppression", "Ada@example.com", "added"),
@@ -91,7 +91,7 @@ def test_contacts_are_not_imported(run: Run) -> None:
     ]
 
 
-def test_domains_and_templates(run: Run) -> None:
+def test_domains_and_templates_are_imported_with_a_result_per_record(run: Run) -> None:
     domains = [{"id": "d1", "name": "moved.test", "status": "verified", "region": "eu-west-1"}, {"name": "no domain."}]
     Path("d.json").write_text(json.dumps({"object": "list", "has_more": False, "data": domains}))
     Path("t.jsonl").write_text("\n".join(map(json.dumps, TEMPLATES)))
@@ -166,7 +166,7 @@ def test_skipping_every_row_is_an_error(run: Run) -> None:
     assert (result.code, result.err) == (1, "heliograph: Every row was skipped: nothing was imported.\n")
 
 
-def test_text_report(run: Run) -> None:
+def test_import_report_is_printed_as_text(run: Run) -> None:
     Path("one.csv").write_text("email\nd@example.com\n")
     assert run("import", "resend", "one.csv", *TEAM).out == "one.csv:2  suppression  d@example.com  added\n"
     assert (
@@ -202,7 +202,7 @@ POSTMARK: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def test_postmark(run: Run) -> None:
+def test_postmark_export_is_imported(run: Run) -> None:
     for name, records in POSTMARK.items():
         Path(f"{name}.json").write_text(json.dumps({"TotalCount": len(records), name: records}))
     Path("s.csv").write_text("Email address,Reason\ncsv@example.com,Spam complaint\n")
@@ -259,7 +259,7 @@ DYNAMIC = {
 }
 
 
-def test_sendgrid(run: Run) -> None:
+def test_sendgrid_export_is_imported(run: Run) -> None:
     unconvertible = {
         "id": "d-2",
         "name": "Far",
@@ -303,7 +303,7 @@ CONTENTS = [
 ]
 
 
-def test_twilio(run: Run) -> None:
+def test_twilio_export_is_imported(run: Run) -> None:
     Path("t.json").write_text(json.dumps({"meta": {"key": "contents"}, "contents": CONTENTS}))
     Path("stop.csv").write_text("Phone Number,Date\n+15005550006,2026-01-01\n")
     outcomes = lines(run, "t.json", "stop.csv", service="twilio")
@@ -438,7 +438,7 @@ def test_incompatibilities_are_listed(run: Run, service: str, problems: list[tup
     assert checked.code == 1
 
 
-def test_no_incompatibilities(run: Run) -> None:
+def test_check_without_incompatibilities_exits_with_0(run: Run) -> None:
     Path("s.csv").write_text(SUPPRESSIONS)
     checked = run("import", "check", "resend", "s.csv", *TEAM)
     assert (checked.code, checked.out) == (0, "Nothing in these files would break.\n")

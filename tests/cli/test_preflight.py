@@ -152,7 +152,7 @@ def test_source_addresses_are_checked_in_dns(changed: Zone, level: str, message:
     assert bool(finding.fix) == (level != "ok")
 
 
-def test_without_a_public_name(server: int) -> None:
+def test_missing_public_host_name_is_a_warning(server: int) -> None:
     findings = run_network_checks(ZONE, server, settings=Settings())
     assert findings["helo name"].level == "warn" and "--public-url" in str(findings["helo name"].fix)
 
@@ -177,7 +177,7 @@ def test_a_silent_name_server_is_named() -> None:
         ({"connections": 29}, "warn", "max_connections is 29, 3 processes may use 27"),
     ],
 )
-def test_the_settings_of_postgresql(changed: dict[str, Any], level: str, message: str) -> None:
+def test_postgresql_settings_that_risk_messages_are_reported(changed: dict[str, Any], level: str, message: str) -> None:
     [finding] = check_postgres(Settings(processes=3), GOOD_POSTGRES | changed)
     assert (finding.level, finding.message) == (level, message)
     assert bool(finding.fix) == (level != "ok")
@@ -208,7 +208,7 @@ GOOD_CITUS = {
         ),
     ],
 )
-def test_the_settings_of_citus(changed: dict[str, str], level: str, message: str) -> None:
+def test_citus_settings_that_hinder_moves_are_reported(changed: dict[str, str], level: str, message: str) -> None:
     [finding] = citus_findings(Cell("cell_01", "127.0.0.1:9701", GOOD_CITUS | changed))
     assert (finding.level, finding.message) == (level, message)
     assert bool(finding.fix) == (level != "ok")
@@ -225,7 +225,9 @@ def unreachable_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HELIOGRAPH_RESOLVER", NOBODY)
 
 
-def test_a_real_postgresql(run: Run, unreachable_network: None, postgres: str) -> None:
+def test_real_postgresql_is_checked_for_durability_and_clock(
+    run: Run, unreachable_network: None, postgres: str
+) -> None:
     """The tests' PostgreSQL does not survive a power cut, which makes it fast."""
     ended = run("preflight", "--json", "--listen", "127.0.0.1:0", "--database", postgres)
     messages = [
@@ -241,7 +243,7 @@ def test_a_real_postgresql(run: Run, unreachable_network: None, postgres: str) -
 
 
 @pytest.mark.parametrize(("available", "level"), [(832, "ok"), (831, "warn"), (255, "FAIL")])
-def test_memory(available: int, level: str) -> None:
+def test_memory_below_the_need_is_a_warning_or_failure(available: int, level: str) -> None:
     assert check_memory(Settings(processes=2, body_memory_mb=96), available).level == level
 
 

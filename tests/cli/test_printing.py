@@ -40,12 +40,14 @@ def test_list_commands_use_print_list() -> None:
         ([], True, '{"object":"list","data":[]}\n'),
     ],
 )
-def test_a_list(capsys: pytest.CaptureFixture[str], records: list[int], as_json: bool, printed: str) -> None:
+def test_list_is_printed_as_text_or_json(
+    capsys: pytest.CaptureFixture[str], records: list[int], as_json: bool, printed: str
+) -> None:
     print_list(as_json, records, lambda record: f"<{record}>", empty_text="There are none.")
     assert capsys.readouterr().out == printed
 
 
-def test_fields_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_list_uses_its_own_fields(capsys: pytest.CaptureFixture[str]) -> None:
     print_list(True, [1], str, fields=lambda record: {"n": record}, indented=True)
     out = capsys.readouterr().out
     assert json.loads(out)["data"] == [{"n": 1}] and out.count("\n") > 1
@@ -53,7 +55,7 @@ def test_fields_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == ""
 
 
-def test_single_result(capsys: pytest.CaptureFixture[str]) -> None:
+def test_single_result_is_printed_as_text_or_json(capsys: pytest.CaptureFixture[str]) -> None:
     print_result(False, {"id": "x"}, "x is made")
     print_result(True, {"id": "x"}, "x is made")
     assert capsys.readouterr().out == 'x is made\n{"id":"x"}\n'

@@ -45,7 +45,7 @@ def test_service_and_key_come_from_the_environment(run: Run, url: str, monkeypat
     assert (request["path"], request["key"]) == ("/v1/sms", f"Bearer {TOKEN}")
 
 
-def test_an_email(run: Run, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_email_options_become_the_request(run: Run, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     (tmp_path / "key.txt").write_text(TOKEN + "\n")
     ended = run(
@@ -61,7 +61,7 @@ def test_an_email(run: Run, url: str, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("channel", ["sms", "whatsapp"])
-def test_a_template(run: Run, url: str, channel: str) -> None:
+def test_template_options_become_the_request(run: Run, url: str, channel: str) -> None:
     template = ("--template", "tpl_a", "--var", "code=1=2", "--var", "name=")
     ended = run("send", channel, "--url", url + "/", "--key", TOKEN, "--to", "+15005550006", *template)
     answer = json.loads(ended.out)

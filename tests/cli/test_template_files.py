@@ -34,7 +34,9 @@ def run(service: Service, tmp_path: Path, text: str, *command: str, name: str = 
         ("a.mjml", "<mjml><mj-body><mj-text>", 1, ""),
     ],
 )
-def test_lint(shared_service: Service, tmp_path: Path, name: str, text: str, code: int, said: str) -> None:
+def test_lint_reports_problems_with_its_exit_code(
+    shared_service: Service, tmp_path: Path, name: str, text: str, code: int, said: str
+) -> None:
     process = run(shared_service, tmp_path, text, "template", "lint", name=name)
     assert (process.returncode or 0) == code, process.stderr
     assert said in process.stdout and bool(said) == bool(process.stdout)

@@ -24,7 +24,9 @@ PYTHON = sys.executable
 
 
 @pytest.mark.parametrize(("name", "status", "code"), [("delivered", "delivered", 0), ("bounced", "bounced", 1)])
-def test_shell(shared_service: Service, name: str, status: str, code: int) -> None:
+def test_shell_example_sends_once_and_reports_the_result(
+    shared_service: Service, name: str, status: str, code: int
+) -> None:
     for program in ("curl", "jq"):
         if not shutil.which(program):
             miss("the example for shells", f"{program} is not installed")
@@ -92,7 +94,9 @@ def order(shop: str, id_: str, email: str) -> tuple[int, str]:
     ],
     ids=["express", "flask", "fastapi", "django"],
 )
-def test_shops(shared_service: Service, tmp_path: Path, name: str, command: str) -> None:
+def test_shop_example_sends_receipts_and_verifies_webhooks(
+    shared_service: Service, tmp_path: Path, name: str, command: str
+) -> None:
     folder = express(tmp_path) if name == "express" else EXAMPLES / name
     with opened(shared_service, folder, command) as shop:
         receipt = (shop, f"{name}1", f"bounced+{name}@simulator.test")

@@ -97,7 +97,7 @@ def test_bytes_and_datetimes_are_encoded(client: Heliograph) -> None:
         client.emails.cancel(sent.id)
 
 
-def test_other_channels_and_codes(client: Heliograph) -> None:
+def test_phone_messages_and_codes_are_sent_and_checked(client: Heliograph) -> None:
     for channel in (client.sms, client.whatsapp):
         template = f"tpl_demo_{channel._name}"
         body: params.PhoneParams = {"to": "+15005550006", "template_id": template, "variables": {"parcel": "4711"}}
@@ -110,7 +110,7 @@ def test_other_channels_and_codes(client: Heliograph) -> None:
     assert client.verify.get(verification.id).status == "verified"
 
 
-def test_a_batch(client: Heliograph) -> None:
+def test_batch_returns_ids_and_errors_in_order(client: Heliograph) -> None:
     invalid: Any = {**EMAIL, "to": "nobody"}
     sent = client.emails.send_batch([EMAIL, invalid], mode="permissive")
     assert sent.ids[0] and sent.ids[1] is None
@@ -140,7 +140,7 @@ def test_the_feed_is_followed_from_a_checkpoint(client: Heliograph) -> None:
     assert next(event for event in after if event.type == "email.sent").data["id"] == second
 
 
-def test_management_calls(client: Heliograph) -> None:
+def test_webhooks_and_keys_are_managed(client: Heliograph) -> None:
     hook = client.webhooks.create(url="https://example.com/hooks", events=["email.*"])
     assert hook.secret.startswith("whsec_")
     assert client.webhooks.update(hook.id, enabled=False).enabled is False
@@ -156,7 +156,7 @@ def test_management_calls(client: Heliograph) -> None:
     assert [webhook.name for webhook in client.domains.list()] == ["demo.test"]
 
 
-def test_inbox_wait(environment: None) -> None:
+def test_inbox_wait_returns_the_message_or_none(environment: None) -> None:
     with Heliograph(TOKENS["SANDBOX"]) as client:
         client.emails.send(to="you@example.com", subject="Code", text="Your code is 246810.")
         entry = client.inbox.wait(to="you@example.com", timeout=20)
@@ -238,7 +238,7 @@ def test_a_lost_response_is_retried_with_the_same_key(environment: None, demo: S
         (httpx2.ConnectError("nobody"), True),
     ],
 )
-def test_retried_responses(pauses: list[float], answer: Any, again: bool) -> None:
+def test_client_retries_retryable_responses(pauses: list[float], answer: Any, again: bool) -> None:
     client = scripted_client(answer, ACCEPTED)
     if again:
         assert client.emails.send(**EMAIL).id == "eml_1"

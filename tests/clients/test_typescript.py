@@ -51,7 +51,7 @@ def run(package: Path, service: Service, program: str, kind: str = "esm") -> Any
     return json.loads(process.stdout)
 
 
-def test_files_as_bytes(package: Path, shared_service: Service) -> None:
+def test_attachments_may_be_bytes(package: Path, shared_service: Service) -> None:
     program = f"""
     const h = new Heliograph(), octets = new Uint8Array(100_000).map((_, n) => n);
     const mail = content => ({{ ...{json.dumps(MAIL)}, attachments: [{{ filename: "a.txt", content }}] }});
@@ -70,7 +70,7 @@ def test_files_as_bytes(package: Path, shared_service: Service) -> None:
 
 
 @pytest.mark.parametrize("kind", ["esm", "cjs"])
-def test_sending_and_reading(package: Path, shared_service: Service, kind: str) -> None:
+def test_messages_are_sent_read_and_listed(package: Path, shared_service: Service, kind: str) -> None:
     program = f"""
     (async () => {{
       const h = new Heliograph();
@@ -114,7 +114,7 @@ def test_sending_and_reading(package: Path, shared_service: Service, kind: str) 
         ([(0, ""), (202, "")], 2, "eml_1"),
     ],
 )
-def test_retried_responses(
+def test_client_retries_retryable_responses_with_the_same_key(
     package: Path, shared_service: Service, answers: list[tuple[int, str]], asked: int, outcome: str
 ) -> None:
     """Each retry has the same Idempotency-Key."""
@@ -135,7 +135,7 @@ def test_retried_responses(
     assert output["keys"][0]
 
 
-def test_simulated_failures(package: Path, shared_service: Service) -> None:
+def test_simulated_failure_is_returned_once(package: Path, shared_service: Service) -> None:
     program = f"""
     const h = new Heliograph({{ key: "{TOKENS["SANDBOX"]}", retries: 0, fetch: chaos("status=503", {{ times: 1 }}) }});
     const mail = {{ to: "delivered@simulator.test", subject: "S", text: "T" }};
@@ -145,7 +145,7 @@ def test_simulated_failures(package: Path, shared_service: Service) -> None:
     assert run(package, shared_service, program) == [503, "service_unavailable", None]
 
 
-def test_drafts_and_opt_outs(package: Path, shared_service: Service, phone: str) -> None:
+def test_drafts_layouts_and_opt_outs_are_managed(package: Path, shared_service: Service, phone: str) -> None:
     program = f"""
     const h = new Heliograph(), phone = {json.dumps(phone)}, told = {{}};
     const frame = {{ name: "Frame", html: "<p>{{{{content}}}}</p>", text: "{{{{content}}}}" }};
@@ -183,7 +183,7 @@ def test_drafts_and_opt_outs(package: Path, shared_service: Service, phone: str)
     }
 
 
-def test_inbound_mail(package: Path, shared_service: Service) -> None:
+def test_inbound_mail_and_its_files_are_read(package: Path, shared_service: Service) -> None:
     """Files are returned as bytes, whatever their type; errors are parsed as usual."""
     program = """
     const asked = [], octets = new Uint8Array([0, 123, 125]);
@@ -258,7 +258,7 @@ def test_the_readme_installs_the_package_that_npm_makes() -> None:
     assert f"npm install ./{packed}\n" in (CLIENT / "README.md").read_text()
 
 
-def test_the_readme(package: Path, demo: Service) -> None:
+def test_readme_examples_run(package: Path, demo: Service) -> None:
     examples = re.findall(r"```js\n(.*?)```", (CLIENT / "README.md").read_text(), re.S)
     lines = "\n".join(examples).splitlines()
     imports = [line for line in lines if line.startswith("import")]

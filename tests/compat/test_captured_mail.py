@@ -194,7 +194,7 @@ def test_smtp_submissions_are_captured(catching: Service) -> None:
         ({"To": "whatsapp:+15558675310", "From": "whatsapp:+14155238886"}, "whatsapp", "read"),
     ],
 )
-def test_twilios_free_text(catching: Service, given: dict[str, str], channel: str, status: str) -> None:
+def test_free_text_by_twilio_is_captured(catching: Service, given: dict[str, str], channel: str, status: str) -> None:
     sent = text(catching, Body="This is the ship that made the Kessel Run?", **given)
     assert sent.status == 201, sent.raw
     message = sent.json
@@ -213,7 +213,7 @@ def test_twilios_test_numbers_are_refused_at_once(catching: Service, last: str, 
     assert (refused.status, refused.json["code"], refused.json["status"]) == (400, code, 400)
 
 
-def test_twilio_verify(catching: Service) -> None:
+def test_verification_by_twilio_is_captured_and_checked(catching: Service) -> None:
     created = twilio(catching, "/v2/Services", FriendlyName="My First Verify Service")
     assert (created.status, created.json["friendly_name"]) == (201, "My First Verify Service")
     service = f"/v2/Services/{created.json['sid']}"

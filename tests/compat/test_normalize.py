@@ -22,7 +22,7 @@ from heliograph.domain.refusals import InvalidEmail, InvalidRequest, TooManyReci
         (r'"Lovelace, \"Ada\"" <a@b.test>,c@d.test', ["a@b.test", "c@d.test"]),
     ],
 )
-def test_addresses(text: str | None, addresses: list[str]) -> None:
+def test_comma_separated_addresses_are_split(text: str | None, addresses: list[str]) -> None:
     assert addresses_of(split_mailboxes(text, "to")) == addresses
 
 

@@ -96,7 +96,9 @@ def test_empty_fields_are_ignored(shared_service: Service) -> None:
         ({"nothing": 1}, "ACME", 200, "ValidationError"),
     ],
 )
-def test_refusals(shared_service: Service, changed: dict[str, Any], key: str, status: int, code: str) -> None:
+def test_refused_send_has_the_error_code_of_postal(
+    shared_service: Service, changed: dict[str, Any], key: str, status: int, code: str
+) -> None:
     headers = {"X-Server-API-Key": TOKENS.get(key, key)} if key else {}
     response = shared_service.post(f"{PREFIX}/api/v1/send/message", MAIL | changed, key=None, headers=headers)
     assert (response.status, response.json["status"], response.json["data"]["code"]) == (status, "error", code), (
@@ -164,7 +166,9 @@ def test_a_raw_message_and_its_deliveries(shared_service: Service) -> None:
         ("messages/message", {}, "ValidationError"),
     ],
 )
-def test_refusals_of_other_calls(shared_service: Service, path: str, body: dict[str, Any], code: str) -> None:
+def test_other_refused_calls_have_the_error_code_of_postal(
+    shared_service: Service, path: str, body: dict[str, Any], code: str
+) -> None:
     answer = post_to_postal(shared_service, path, **body)
     assert (answer["status"], answer["data"]["code"]) == ("error", code), answer
 

@@ -182,7 +182,7 @@ def client(shared_service: Service) -> PostmarkClient:
     return client
 
 
-def test_postmarker_sends(shared_service: Service, client: PostmarkClient) -> None:
+def test_postmarker_sends_email_and_template(shared_service: Service, client: PostmarkClient) -> None:
     result = client.emails.send(
         **MAIL, Headers={"X-Order": "1"}, Attachments=[("a.png", PNG_TEXT, "image/png", "cid:<a>")]
     )
@@ -264,7 +264,9 @@ def post(service: Service, path: str, body: Any, key: str = "ACME", **headers: s
         ("/email/nothing", MAIL, "ACME", 404, 300, ""),
     ],
 )
-def test_refusals(shared_service: Service, path: str, body: Any, key: str, status: int, code: int, words: str) -> None:
+def test_refused_call_has_the_error_code_of_postmark(
+    shared_service: Service, path: str, body: Any, key: str, status: int, code: int, words: str
+) -> None:
     response = post(shared_service, path, body, key)
     assert (response.status, response.json["ErrorCode"]) == (status, code), response.raw
     assert response.json.keys() == {"ErrorCode", "Message"}
@@ -280,7 +282,7 @@ def test_empty_fields_are_ignored(shared_service: Service) -> None:
     assert templated.status == 200, templated.raw
 
 
-def test_what_a_template_does_not_declare_is_ignored(shared_service: Service) -> None:
+def test_undeclared_template_variables_are_ignored(shared_service: Service) -> None:
     model = {"name": "Ada", "more": "x", "items": [{"price": 1}], "company": {"name": "Acme"}}
     assert post(shared_service, "/email/withTemplate", WELCOME | {"TemplateModel": model}).status == 200
 

@@ -71,7 +71,7 @@ def test_the_documented_calls_work(shared_service: Service, tmp_path: Path) -> N
 # -- messages -----------------------------------------------------------------------------------------------------
 
 
-def test_messages(shared_service: Service) -> None:
+def test_messages_are_listed_filtered_and_read(shared_service: Service) -> None:
     to, more = "list@simulator.test", {"Cc": "Bo <cc@simulator.test>", "Bcc": "bcc@simulator.test"}
     first = send(shared_service, to, Subject="First", Tag="listed", Metadata={"order": "17"})
     second = send(shared_service, f"Ada <{to}>", Subject="Second", Tag="listed", HtmlBody="<p>Hi</p>", **more)
@@ -130,7 +130,9 @@ def test_messages(shared_service: Service) -> None:
         ("/nothing", 404, 300),
     ],
 )
-def test_refusals(shared_service: Service, path: str, status: int, code: int) -> None:
+def test_refused_read_has_the_error_code_of_postmark(
+    shared_service: Service, path: str, status: int, code: int
+) -> None:
     response = send_request(shared_service, "GET", path)
     assert (response.status, response.json["ErrorCode"]) == (status, code), response.raw
     assert response.json.keys() == {"ErrorCode", "Message"}
@@ -139,7 +141,7 @@ def test_refusals(shared_service: Service, path: str, status: int, code: int) ->
 # -- bounces ------------------------------------------------------------------------------------------------------
 
 
-def test_bounces(shared_service: Service) -> None:
+def test_bounces_are_listed_filtered_and_read(shared_service: Service) -> None:
     id_ = send(shared_service, "bounced@simulator.test", Tag="back", Bcc="complained@simulator.test")
     until(lambda: get(shared_service, f"/bounces?messageid={id_}")["TotalCount"] == 2)
     hard = get(shared_service, f"/bounces?messageid={id_}&type=HardBounce")["Bounces"]
@@ -174,7 +176,7 @@ def test_a_bounce_is_activated(shared_service: Service) -> None:
 # -- suppressions and statistics ----------------------------------------------------------------------------------
 
 
-def test_suppressions(shared_service: Service) -> None:
+def test_suppressions_are_added_listed_and_removed(shared_service: Service) -> None:
     path, email = "/message-streams/outbound/suppressions", "Stream@example.com"
     fields = {"Suppressions": [{"EmailAddress": email}, {"EmailAddress": "no"}]}
     results = send_request(shared_service, "POST", path, fields).json["Suppressions"]
@@ -213,13 +215,15 @@ def test_suppressions(shared_service: Service) -> None:
         ("/webhooks", {"Url": "http://127.0.0.1:9/", "HttpHeaders": [{"Name": "a", "Value": "b"}]}, 422, 403),
     ],
 )
-def test_changes_that_are_refused(shared_service: Service, path: str, body: Any, status: int, code: int) -> None:
+def test_refused_change_has_the_error_code_of_postmark(
+    shared_service: Service, path: str, body: Any, status: int, code: int
+) -> None:
     response = send_request(shared_service, "POST", path, body)
     assert (response.status, response.json["ErrorCode"]) == (status, code), response.raw
     assert response.json.keys() == {"ErrorCode", "Message"}
 
 
-def test_statistics(shared_service: Service) -> None:
+def test_statistics_count_sends_and_bounces_by_day(shared_service: Service) -> None:
     """Statistics of today, which may end during the test."""
     send(shared_service, "complained@simulator.test")
     until(lambda: get(shared_service, "/stats/outbound/spam")["SpamComplaint"])
@@ -238,7 +242,7 @@ def test_statistics(shared_service: Service) -> None:
 # -- templates and webhooks ---------------------------------------------------------------------------------------
 
 
-def test_templates(shared_service: Service) -> None:
+def test_template_is_created_changed_and_sent(shared_service: Service) -> None:
     fields = {"Name": "Receipt", "Alias": "pm-receipt", "Subject": "For {{name}}", "HtmlBody": "<p>{{ name }}</p>"}
     created = send_request(shared_service, "POST", "/templates/", fields).json
     assert (created["Name"], created["Alias"], created["Active"]) == ("Receipt", "pm-receipt", True), created
@@ -268,7 +272,7 @@ def test_a_template_is_validated(shared_service: Service) -> None:
     assert result["Subject"]["ValidationErrors"][0]["Message"] and result["HtmlBody"]["ContentIsValid"]
 
 
-def test_webhooks(shared_service: Service) -> None:
+def test_webhook_is_created_changed_and_deleted(shared_service: Service) -> None:
     fields = {"Url": "http://127.0.0.1:9/a@b", "Triggers": {"Bounce": {"Enabled": True}, "Open": {"Enabled": True}}}
     created = send_request(shared_service, "POST", "/webhooks", fields).json
     assert created["HttpAuth"]["Username"] == "heliograph" and created["HttpAuth"]["Password"].startswith("whsec_")

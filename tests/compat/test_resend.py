@@ -90,13 +90,13 @@ def send_request(service: Service, method: str, path: str, body: Any = None, **o
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_supported_calls(records: ExistingRecords, name: str) -> None:
+def test_supported_call_succeeds(records: ExistingRecords, name: str) -> None:
     assert WORKS[name](records)
 
 
 @pytest.mark.filterwarnings("ignore:Audiences is deprecated")
 @pytest.mark.parametrize("name", REFUSED)
-def test_unsupported_calls(records: ExistingRecords, name: str) -> None:
+def test_unsupported_call_is_refused_with_a_reason(records: ExistingRecords, name: str) -> None:
     call, kind, reason = REFUSED[name]
     with pytest.raises(ResendError, match=reason) as failure:
         call(records)
@@ -114,7 +114,7 @@ def test_the_documented_calls_work() -> None:
 # -- sending ----------------------------------------------------------------------------------------------------
 
 
-def test_every_field(shared_service: Service) -> None:
+def test_email_with_every_field_is_stored(shared_service: Service) -> None:
     id_ = send(
         to="Ada <delivered@simulator.test>",
         cc=["Bo <cc@simulator.test>", "cc2@simulator.test"],
@@ -248,7 +248,7 @@ def test_invalid_attachments_are_refused(content: Any) -> None:
     assert (failure.code, failure.error_type) == (422, "invalid_attachment")
 
 
-def test_email_record(records: ExistingRecords) -> None:
+def test_email_is_returned_as_by_resend(records: ExistingRecords) -> None:
     email: Any = until(lambda: (mail := resend.Emails.get(records.email))["last_event"] == "delivered" and mail)
     assert email.pop("http_headers") and email.pop("created_at") == resend.Emails.get(records.email)["created_at"]
     assert email == {
@@ -404,7 +404,9 @@ REFUSALS: list[tuple[dict[str, Any], int, str, str]] = [
 
 
 @pytest.mark.parametrize(("fields", "status", "name", "words"), REFUSALS, ids=lambda value: str(value)[:40])
-def test_refusals_in_our_words(fields: dict[str, Any], status: int, name: str, words: str) -> None:
+def test_refused_email_has_the_error_name_of_resend_and_our_message(
+    fields: dict[str, Any], status: int, name: str, words: str
+) -> None:
     failure = refused(**fields)
     assert (failure.code, failure.error_type) == (status, name)
     assert words in str(failure)
@@ -458,7 +460,7 @@ def test_the_log_has_the_response_status() -> None:
     ],
     ids=range(12),
 )
-def test_files_as_numbers(raw: bytes, value: Any) -> None:
+def test_lists_of_octets_are_converted_to_base64(raw: bytes, value: Any) -> None:
     if value is None:
         with pytest.raises(InvalidJson):
             parse(raw)
@@ -488,7 +490,7 @@ NAMES: list[tuple[int, str, tuple[type[Refusal], ...]]] = [
 
 
 @pytest.mark.parametrize(("status", "name", "refusals"), NAMES)
-def test_error_names(status: int, name: str, refusals: tuple[type[Refusal], ...]) -> None:
+def test_refusal_has_the_status_and_name_of_resend(status: int, name: str, refusals: tuple[type[Refusal], ...]) -> None:
     for refusal in refusals:
         answer = error(refusal("Why not."), make_request("POST", f"{PREFIX}/emails"), "http://a.test")
         assert json.loads(answer.body) == {"statusCode": status, "name": name, "message": "Why not."}
@@ -659,7 +661,7 @@ def test_django_sends_to_many_one_by_one(shared_service: Service) -> None:
 
 
 @pytest.mark.usefixtures("django")
-def test_django_schedules() -> None:
+def test_email_scheduled_by_django_is_sent_later() -> None:
     mail = message()
     mail.send_at = datetime.now(UTC) + timedelta(hours=1)
     mail.send()

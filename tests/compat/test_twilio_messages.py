@@ -115,7 +115,9 @@ def test_undeclared_variables_are_ignored(messages: Any) -> None:
         ({"validity_period": "x"}, 400, 20001),
     ],
 )
-def test_a_refused_message(messages: Any, given: dict[str, Any], status: int, code: int) -> None:
+def test_refused_message_has_the_error_code_of_twilio(
+    messages: Any, given: dict[str, Any], status: int, code: int
+) -> None:
     refused(lambda: messages.create(**{"to": MAGIC} | PARCEL | given), status, code)
 
 
@@ -136,7 +138,7 @@ def test_an_accepted_but_undeliverable_message_is_undelivered(messages: Any) -> 
     assert until(lambda: messages(refusal.sid).fetch().status == "failed")
 
 
-def test_scheduled_and_canceled(messages: Any) -> None:
+def test_scheduled_message_is_canceled_once(messages: Any) -> None:
     at = datetime.now(UTC) + timedelta(hours=1)
     sent = messages.create(to=MAGIC, send_at=at, schedule_type="fixed", **PARCEL)
     assert sent.status == "scheduled"
@@ -144,7 +146,7 @@ def test_scheduled_and_canceled(messages: Any) -> None:
     refused(lambda: messages(sent.sid).update(status="canceled"), 409, 20409)
 
 
-def test_redacted_and_deleted(messages: Any) -> None:
+def test_finished_message_is_redacted_and_deleted(messages: Any) -> None:
     waiting = messages.create(to=MAGIC, send_at=datetime.now(UTC) + timedelta(hours=1), schedule_type="fixed", **PARCEL)
     refused(lambda: messages(waiting.sid).update(body=""), 409, 20409)
     sent = messages.create(to=MAGIC, **PARCEL)

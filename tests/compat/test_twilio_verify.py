@@ -81,7 +81,7 @@ def test_read_by_number_and_cancel(verify: Any, phone: str) -> None:
     refused(lambda: verify.verification_checks.create(to=phone, code=phone[-6:]), 404, 20404)
 
 
-def test_the_service(verify: Any) -> None:
+def test_service_is_fetched(verify: Any) -> None:
     service = verify.fetch()
     assert (service.sid, service.friendly_name, service.code_length) == ("VA1", "Acme", 6)
     assert service.account_sid == "AC0123456789"
@@ -101,7 +101,7 @@ def test_a_message_rejected_by_the_carrier_failed(verify: Any) -> None:
         ({"custom_message": "Hello"}, 400, 20001),
     ],
 )
-def test_a_refused_start(verify: Any, given: dict[str, str], status: int, code: int) -> None:
+def test_refused_start_has_the_error_code_of_twilio(verify: Any, given: dict[str, str], status: int, code: int) -> None:
     error = refused(lambda: verify.verifications.create(**{"to": MAGIC, "channel": "sms"} | given), status, code)
     assert len(error.msg) > len("Unable to create record: ")
 
@@ -115,7 +115,7 @@ def test_limits_and_closed_countries(shared_service: Service, verify: Any) -> No
     refused(lambda: closed.verifications.create(to="+491511234567", channel="sms"), 403, 60410)
 
 
-def test_keys(shared_service: Service) -> None:
+def test_invalid_key_has_the_error_of_twilio(shared_service: Service) -> None:
     client = Client("AC1", "wrong")
     client.verify.base_url = client_for(shared_service).verify.base_url
     refused(lambda: client.verify.v2.services("VA1").fetch(), 401, 20003)

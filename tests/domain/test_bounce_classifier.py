@@ -32,7 +32,7 @@ def test_provider_bounce_reply_is_classified(provider: str, verb: Any, must: str
 
 
 @pytest.mark.parametrize("code", sorted(ADDRESS_CODES))
-def test_a_code_decides_where_words_are_silent(code: str) -> None:
+def test_code_decides_if_the_text_gives_no_reason(code: str) -> None:
     assert blames_address(None, code)
     assert blames_address(None, "5.0.0", code)
     assert not blames_address(None, code, "5.7.1")

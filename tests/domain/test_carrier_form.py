@@ -150,7 +150,7 @@ def test_carrier_form_errors_do_not_quote_secrets() -> None:
     assert not [name for name in ("url", "headers") if "KEY" in errors[name]]
 
 
-def test_a_saved_secret_may_stay_empty_or_be_forgotten() -> None:
+def test_saved_secret_is_kept_when_empty_or_removed_on_request() -> None:
     relay = {"host": "a", "password": {"sealed": "…"}}
     remaining = parse_form(("email", "smtp"), {"host": "b", "forget-password": "yes", "forget-host": "yes"}, relay)
     assert (remaining.errors, remaining.removed_secrets) == ({}, frozenset({"password"}))

@@ -76,7 +76,7 @@ def test_domain_record_as_requested_is_correct(record: Record) -> None:
         (DMARC, ["v=DMARC1;p=Quarantine;rua=mailto:a@acme.test!10m, mailto:b@acme.test", "v=spf1 -all"]),
     ],
 )  # fmt: skip
-def test_other_forms_of_the_same_are_right(record: Record, found: list[str]) -> None:
+def test_equivalent_forms_of_a_record_are_correct(record: Record, found: list[str]) -> None:
     assert check_record(record, found).fix == ""
 
 

@@ -112,7 +112,7 @@ def test_only_failure_events_carry_the_carrier_reply(status: str, words: str | N
     assert "detail" not in actual
 
 
-def test_our_own_reason_has_the_name_that_reads_give_it() -> None:
+def test_local_failure_reason_has_the_field_name_of_reads() -> None:
     actual = body(status="failed", detail='{"reason":"canceled","text":"it was canceled"}')["data"]
     assert actual["detail"] == actual["error"] == {"reason": "canceled", "text": "it was canceled"}
 
@@ -134,7 +134,7 @@ def test_the_body_of_another_event() -> None:
     assert body(type="verification.failed", record=None, sandbox=None, detail='{"sandbox":false}')["sandbox"] is False
 
 
-def test_headers_are_told_where_there_is_room() -> None:
+def test_headers_are_in_the_event_if_they_fit() -> None:
     headers = {"X-Order": "17"}
     assert body(record=json.dumps(RECORD | {"headers": headers}))["data"]["headers"] == headers
     large = {"headers": {"X-A": '"' * 8000}, "tags": {f"tag{n}": "é" * 256 for n in range(10)}}

@@ -102,7 +102,7 @@ def test_idempotent_request_in_conflict_is_refused(found: StoredResponse, given:
         select_replay(found, given, NOW)
 
 
-def test_in_progress_says_when_to_come_back() -> None:
+def test_request_in_progress_has_a_retry_after() -> None:
     with pytest.raises(IdempotencyRequestInProgress) as refused:
         select_replay(row(None), "same", NOW)
     assert refused.value.retry_after == 1

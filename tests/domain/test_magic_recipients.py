@@ -32,7 +32,7 @@ def test_every_behaviour_has_an_address(behaviour: str, label: str) -> None:
         ("bounced.x@simulator.test", "delivered"),
     ],
 )
-def test_the_simulator_goes_by_the_local_part(address: str, behaviour: str) -> None:
+def test_simulator_behaviour_depends_on_the_local_part_only(address: str, behaviour: str) -> None:
     assert behaviour_of(address) == behaviour
     assert not is_magic_email(address) and not is_magic(address)
 

@@ -106,11 +106,11 @@ def test_last_owner_or_operator_cannot_be_removed(team: str, keeps: str) -> None
         (current_roles(invited={"": OPERATOR}, password="x"), {}, True),
     ],
 )
-def test_a_link_is_made_where_there_is_something_to_do_by_it(one: CurrentRoles, roles: Roles, linked: bool) -> None:
+def test_invitation_has_a_link_only_if_it_is_needed(one: CurrentRoles, roles: Roles, linked: bool) -> None:
     assert invite(one, roles, LINK, ENTRY).link == (LINK if linked else None)
 
 
-def test_invitations_are_answered_while_they_are_there() -> None:
+def test_only_pending_invitations_can_be_answered() -> None:
     item = current_roles(invited={"t": "viewer", "": OPERATOR})
     selected = accept_invitations(item, ["t", "", "gone"], ENTRY)
     assert selected
@@ -163,7 +163,9 @@ BY_OWNER = Link("usr_1", "reset", "t", "usr_2")
         (Link("usr_1", "invite"), current_roles(password="x"), NOBODY, False),
     ],
 )  # fmt: skip
-def test_a_link_is_good_while_its_rule_holds(link: Link, one: CurrentRoles, maker: CurrentRoles, holds: bool) -> None:
+def test_link_is_valid_while_its_creator_may_create_it(
+    link: Link, one: CurrentRoles, maker: CurrentRoles, holds: bool
+) -> None:
     assert is_link_allowed(link, one, maker) == holds
 
 

@@ -201,6 +201,6 @@ def test_ledger_entry_changes_the_credit_by_its_amount(kind: str, moved: int) ->
     assert credit_change(kind, 7) == moved
 
 
-def test_countries_of_one_price_are_told_together() -> None:
+def test_countries_with_the_same_price_are_grouped() -> None:
     several = replace(TEMPLATE, prices={"GB": 10, "IN": 0, "DE": 10})
     assert price_groups(several) == [(["IN"], 0), (["DE", "GB"], 10), ([], 40_000)]

@@ -113,7 +113,7 @@ def test_reputation_of_changed_teams_is_updated(found: Reputation | None, counts
     assert [record.state for record in records] == ([state] if state else [])
 
 
-def test_a_change_keeps_what_was_seen_and_when_it_was_resumed() -> None:
+def test_changed_reputation_keeps_its_counts_and_resume_time() -> None:
     (record,) = changed_reputations(
         [TEAM], {TEAM.record.id: in_state("ok", resumed_at=3)}, {7: Counts(1000, 100, 2)}, NOW
     )

@@ -218,7 +218,7 @@ def test_a_wrong_file_is_refused_with_its_place(text: str, message: str) -> None
 
 
 @pytest.mark.parametrize("text", ["a = " + "[" * 5000, "a = " + "9" * 5000])
-def test_a_file_out_of_reason_is_refused(text: str) -> None:
+def test_file_with_excessive_size_or_nesting_is_refused(text: str) -> None:
     with pytest.raises(SetupError):
         parse_setup_file(text, {})
 
@@ -396,7 +396,7 @@ def test_a_carrier_without_a_needed_field_is_refused(kind: tuple[str, str], name
 
 
 @pytest.mark.parametrize("kind", CARRIER_KINDS)
-def test_of_a_carrier_that_is_set_up_a_part_may_be_written(kind: tuple[str, str]) -> None:
+def test_existing_carrier_may_be_given_in_part(kind: tuple[str, str]) -> None:
     (carrier,) = parse_setup_file(
         CARRIER + "enabled = false", {}, supported=CARRIER_KINDS, existing={"c": kind}
     ).carriers
@@ -413,7 +413,7 @@ def test_of_a_carrier_that_is_set_up_a_part_may_be_written(kind: tuple[str, str]
         ('id = ["c"]', "channel: is missing"),
     ],
 )
-def test_the_part_is_judged_as_the_whole(text: str, message: str) -> None:
+def test_partial_carrier_is_validated_with_its_existing_fields(text: str, message: str) -> None:
     with pytest.raises(SetupError, match=rf"carriers\[0\]\.{re.escape(message)}"):
         parse_setup_file(f"[[carriers]]\n{text}", {}, supported=CARRIER_KINDS, existing={"c": ("sms", "smpp")})
 

@@ -221,7 +221,7 @@ def test_a_new_token_replaces_the_one_of_the_same_name() -> None:
     assert apply(A + KEY + f'token = "{OTHER_TOKEN}"', setup)[0].rows == []
 
 
-def test_a_hooks_key_keeps_its_secret_sealed() -> None:
+def test_hook_key_secret_is_stored_encrypted() -> None:
     hook, secret = KEY + "hook = true\n", "v1,whsec_" + "C" * 32
     first, setup = apply(A + hook)
     (created,) = first.keys
@@ -275,7 +275,7 @@ def test_names_that_are_not_written_have_a_sensible_value() -> None:
     assert apply(file, setup)[0].changed == []
 
 
-def test_a_carriers_password_is_sealed_and_written_once() -> None:
+def test_carrier_password_is_encrypted_and_written_once() -> None:
     file = '[[carriers]]\nid = "relay"\nchannel = "email"\nkind = "smtp"\nhost = "h"\npassword = "{}"\n'
     kinds = {("email", "smtp")}
 
@@ -295,7 +295,7 @@ def test_a_carriers_password_is_sealed_and_written_once() -> None:
     assert VAULT.decrypt(setup.carriers[0].options["password"]["sealed"], "carrier/relay/password") == b'"second"'
 
 
-def test_every_place_of_an_http_carrier_that_may_hold_a_key_is_sealed() -> None:
+def test_every_http_carrier_option_that_may_contain_a_key_is_encrypted() -> None:
     file = """
         [[carriers]]
         id = "web"
@@ -324,7 +324,7 @@ def hook_of(setup: Setup) -> tuple[Webhook, str, str | None]:
     return hook, VAULT.decrypt(hook.secret, f"webhook/{hook.id}").decode(), old
 
 
-def test_a_webhooks_secret_is_made_sealed_and_shown_once() -> None:
+def test_webhook_secret_is_generated_encrypted_and_shown_once() -> None:
     created, setup = apply(A + HOOK)
     hook, secret, old = hook_of(setup)
     assert created.webhooks == [NewWebhook(team="team_a", id=hook.id, url="http://a.test/h", secret=SECRET)]
@@ -342,7 +342,7 @@ def test_a_webhook_that_signs_with_keys_gets_them_once() -> None:
     assert apply(A + HOOK + 'format = "postal"', setup)[0].changed == []
 
 
-def test_a_webhooks_login_is_sealed_and_written_once() -> None:
+def test_webhook_login_is_encrypted_and_written_once() -> None:
     local = A + HOOK.replace("//", "//me:s3cr3t@")
     created, setup = apply(local)
     hook = hook_of(setup)[0]
@@ -356,7 +356,7 @@ def test_a_webhooks_login_is_sealed_and_written_once() -> None:
     assert hook_of(apply(A + HOOK.replace("//", "//@"), setup)[1])[0].login is None
 
 
-def test_a_webhooks_given_secret_is_installed_and_a_new_one_takes_its_turn() -> None:
+def test_webhook_secret_from_the_file_is_used_and_a_new_one_rotates_it() -> None:
     _, setup = apply(A + HOOK + f'secret = "{SECRET}"\n')
     assert hook_of(setup)[1:] == (SECRET, None)
     assert apply(A + HOOK + f'secret = "{SECRET}"\n', setup)[0].rows == []
@@ -368,13 +368,13 @@ def test_a_webhooks_given_secret_is_installed_and_a_new_one_takes_its_turn() -> 
     assert apply(A + HOOK, setup)[0].rows == []
 
 
-def test_a_name_that_nobody_has_proved_is_held_against_nobody() -> None:
+def test_unverified_domain_of_one_team_can_be_verified_by_another() -> None:
     _, setup = apply(A + DOMAIN)
     _, setup = apply(B + DOMAIN.replace("dom_a", "dom_b") + "verified = true\n", setup)
     assert [setup.teams[id_].domains["a.test"].verified for id_ in ("team_a", "team_b")] == [False, True]
 
 
-def test_a_domain_without_an_operators_word_is_decided_by_dns() -> None:
+def test_domain_without_an_operator_decision_is_verified_by_dns() -> None:
     _, setup = apply(A + '[[teams.domains]]\nname = "a.test"\n')
     assert setup.teams["team_a"].domains["a.test"].by_dns
     _, setup = apply(A + '[[teams.domains]]\nname = "a.test"\nverified = true\n', setup)
@@ -565,7 +565,7 @@ def test_a_file_that_cannot_be_applied_is_refused_with_its_place(first: str, sec
     assert str(refused.value).startswith(f"FILE: {message}")
 
 
-def test_mail_comes_in_for_the_team_that_has_verified_the_domain() -> None:
+def test_inbound_mail_goes_to_the_team_that_verified_the_domain() -> None:
     inbound = INBOUND + '[[teams.inbound]]\naddress = "Help@A.test"\n'
     first, setup = apply(A + OWN + inbound)
     assert first.changed[-2:] == ["inbound *@in.a.test of team_a: created", "inbound help@a.test of team_a: created"]

@@ -216,7 +216,7 @@ def test_an_invitation_stays_an_alternative() -> None:
 @pytest.mark.parametrize("coding", ["7bit", "8bit", "quoted-printable", "base64"])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("title", ["Tea", "Tee f\u00fcr zwei"])
-def test_an_invitation_leaves_with_the_line_ends_of_calendars(coding: str, end: bytes, title: str) -> None:
+def test_invitation_is_sent_with_crlf_line_ends(coding: str, end: bytes, title: str) -> None:
     lines = ["BEGIN:VCALENDAR", f"SUMMARY:{title}", "END:VCALENDAR", ""]
     values = end.join(line.encode() for line in lines)
     coded = {"quoted-printable": quopri.encodestring, "base64": base64.encodebytes}.get(coding, bytes)(values)
@@ -353,7 +353,7 @@ def test_smtp_x_tags_header_is_split_to_a_list(given: str, tags: dict[str, str])
     assert parse(f"X-Tags: {given}\n\nx".encode()).request["tags"] == tags
 
 
-def test_as_many_and_as_deep_as_is_allowed() -> None:
+def test_mail_at_the_limits_of_parts_and_nesting_is_accepted() -> None:
     assert len(parse(parts(PARTS_MAX)).request["attachments"]) == PARTS_MAX - 1
     assert parse(nested(10)).request["text"] == "x"
 

@@ -167,7 +167,7 @@ def test_lists_in_the_order_of_checks(given: dict[str, Any], refusal: type[Refus
     assert error.value.details == {"variables": names}
 
 
-def test_a_list_that_says_no_more_takes_fifty() -> None:
+def test_list_without_a_declared_maximum_takes_fifty_items() -> None:
     plain = email(variables=("items",), optional=(), shapes={"items": VariableType(list=("title",))})
     items = [{"title": "a"}] * 51
     check_variables(plain, read_variables({"items": items[:50]}))

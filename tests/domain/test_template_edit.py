@@ -64,7 +64,7 @@ def test_with_approval_the_old_version_stays_in_use() -> None:
     assert approvals.find_draft(approved, "tpl_a") is None
 
 
-def test_only_what_was_seen_is_approved() -> None:
+def test_only_the_reviewed_revision_is_approved() -> None:
     observed = save(setup_with(SMS, need=True), replace(SMS, body="other"))
     changed = save(observed, replace(SMS, body="worse"))
     (draft,) = approvals.list_pending(observed)
@@ -228,7 +228,7 @@ def test_template_comparison_lists_differences_by_line() -> None:
         ("h t b t e", "h t b2 t new t e", " h  t -b +b2 +t +new  t  e"),
     ],
 )
-def test_a_comparison_shows_what_went_and_what_came(before: str, after: str, shown: str) -> None:
+def test_comparison_lists_removed_and_added_lines(before: str, after: str, shown: str) -> None:
     old = replace(SMS, body="\n".join(before.split()))
     result = compare(old, replace(old, body="\n".join(after.split())))
     assert " ".join(sign + line for sign, line in result[0].lines) == shown

@@ -65,7 +65,7 @@ def template(html: str) -> Template:
         (f"  \n{mail('')}", ["<!doctype html>"]),
     ],
 )
-def test_placeholders_and_blocks_are_there_when_it_is_compiled(source: str, parts: list[str]) -> None:
+def test_placeholders_and_blocks_survive_mjml_compilation(source: str, parts: list[str]) -> None:
     created = template(source)
     assert check_template(created) == [] and "<mj-" not in (created.html or "")
     html = render(created, read_variables(GIVEN), {}).html or ""
@@ -115,7 +115,7 @@ def test_compiled_mjml_is_not_cached() -> None:
 
 
 @needs_mjml
-def test_the_deepest_that_is_tried_does_not_end_the_process() -> None:
+def test_deepest_permitted_mjml_does_not_crash_the_process() -> None:
     """Each compiles in a thread whose stack is no larger than those of the service."""
     program = f"""
 import threading

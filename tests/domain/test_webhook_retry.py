@@ -77,7 +77,7 @@ def test_retry_after_replaces_the_step_up_to_a_day(attempt: int, wish: int, wait
     assert next_attempt(attempt, FIRST, FIRST + 9, 1.0, wish) == FIRST + 9 + wait
 
 
-def test_short_wishes_do_not_use_up_the_three_days() -> None:
+def test_short_retry_after_delays_do_not_shorten_the_three_days() -> None:
     assert attempt_offsets(0.0, 1) == [*(n * S for n in range(10)), 9 * S + D, 9 * S + 2 * D, 9 * S + 3 * D]
     assert attempt_offsets(-1.0, 86_400)[-1] == 10 * D - D  # long Retry-After delays: still ten attempts
 

@@ -11,7 +11,7 @@ from tests.service import Service
 FILE = {"filename": "a.zip", "content_type": "application/zip", "content": pybase64.b64encode(bytes(300_000)).decode()}
 
 
-def test_nobody_else_can_read_what_the_service_writes(tmp_path: Path) -> None:
+def test_files_of_the_service_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         with Service(f"sqlite:///{tmp_path / 'state' / 'heliograph.db'}", tmp_path / "data") as service:

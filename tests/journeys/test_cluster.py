@@ -48,7 +48,7 @@ def check_arrived(cluster: Service, load: Load) -> None:
     check_sent_once(cluster.database)
 
 
-def test_no_message_is_handed_over_twice(cluster: Service) -> None:
+def test_cluster_sends_no_message_twice(cluster: Service) -> None:
     with Load(cluster) as load:
         load.more(60)
     check_arrived(cluster, load)
@@ -87,13 +87,13 @@ def test_wrong_codes_are_counted_over_both_processes(cluster: Service) -> None:
     assert left == [4, 3, 2, 1] + [0] * 36
 
 
-def test_a_revoked_key_is_refused_by_both(cluster: Service) -> None:
+def test_revoked_key_is_refused_by_both_processes(cluster: Service) -> None:
     assert {cluster.get("/v1/me", key="ACME_PINNED", port=port).status for port in cluster.ports} == {200}
     assert cluster.run("key", "revoke", TOKENS["ACME_PINNED"]).returncode == 0
     until(lambda: {cluster.get("/v1/me", key="ACME_PINNED", port=port).status for port in cluster.ports} == {401})
 
 
-def test_a_changed_template_is_used_by_both(cluster: Service, tmp_path: Path) -> None:
+def test_changed_template_is_used_by_both_processes(cluster: Service, tmp_path: Path) -> None:
     file = tmp_path / "new.toml"
     file.write_text(
         '[[teams]]\nid = "team_acme"\n[[teams.templates]]\nid = "tpl_offer"\nbody = "A new offer."\n', "utf-8"
@@ -144,7 +144,7 @@ def status(cluster: Service, id_: str) -> str:
     return str(cluster.get(f"/v1/emails/{id_}").json["status"])
 
 
-def test_a_restarted_worker_takes_its_work_up_at_once(cluster: Service) -> None:
+def test_restarted_worker_resumes_its_claims_at_once(cluster: Service) -> None:
     with paused(cluster):
         cluster.kill(cluster.processes[WORKERS[0]])
         in_hand = claim_as(cluster, WORKERS[0])
@@ -154,7 +154,7 @@ def test_a_restarted_worker_takes_its_work_up_at_once(cluster: Service) -> None:
     check_sent_once(cluster.database)
 
 
-def test_the_work_of_a_dead_worker_goes_to_the_other_when_its_lease_ends(cluster: Service) -> None:
+def test_claims_of_a_dead_worker_are_taken_over_after_their_lease(cluster: Service) -> None:
     with paused(cluster):
         in_hand = claim_as(cluster, 99)  # a slot that no process will take again
     assert in_hand
@@ -166,7 +166,7 @@ def test_the_work_of_a_dead_worker_goes_to_the_other_when_its_lease_ends(cluster
     check_sent_once(cluster.database)
 
 
-def test_a_killed_worker_under_load_loses_nothing(cluster: Service) -> None:
+def test_worker_killed_under_load_loses_no_message(cluster: Service) -> None:
     with Load(cluster) as load:
         for _ in range(2):
             load.more(20)
@@ -175,7 +175,7 @@ def test_a_killed_worker_under_load_loses_nothing(cluster: Service) -> None:
     check_arrived(cluster, load)
 
 
-def test_a_rate_limit_holds_over_both(cluster: Service) -> None:
+def test_rate_limit_applies_to_both_processes_together(cluster: Service) -> None:
     """Two requests a second and a burst of four; without shared counts, two processes would allow twice as many."""
     began, said = time.monotonic(), []
     while (took := time.monotonic() - began) < 6 or 429 not in said:

@@ -11,7 +11,7 @@ KILLS, BETWEEN = size("P1 kills"), size("P1 accepts between kills")
 STOPS = size("P10 stops")
 
 
-def test_nothing_accepted_is_lost_when_the_server_is_killed(service: Service) -> None:
+def test_killed_server_loses_no_accepted_message(service: Service) -> None:
     port, chance, ready = service.ports[0], random.Random(0), []
     with Load(service) as load:
         for _ in rounds("P1", KILLS):
@@ -39,7 +39,7 @@ def check_whole(database: str) -> None:
         assert ask_database(database, "PRAGMA integrity_check") == [("ok",)]
 
 
-def test_a_key_is_answered_with_the_same_bytes_after_a_kill(service: Service) -> None:
+def test_idempotency_key_gets_the_same_response_after_a_kill(service: Service) -> None:
     key = {"Idempotency-Key": "order 1"}
     first = service.post("/v1/emails", email("order 1"), headers=key)
     service.kill()
@@ -50,7 +50,7 @@ def test_a_key_is_answered_with_the_same_bytes_after_a_kill(service: Service) ->
     assert ask_database(service.database, "SELECT count(*) FROM message") == [(1,)]
 
 
-def test_a_stop_loses_and_repeats_nothing(service: Service) -> None:
+def test_stopped_server_loses_and_repeats_no_message(service: Service) -> None:
     port, stopped = service.ports[0], []
     with Load(service) as load:
         for _ in rounds("P10", STOPS):

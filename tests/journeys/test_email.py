@@ -191,7 +191,9 @@ def test_bounce_is_matched_to_its_recipient(
     assert (suppressed["reason"], suppressed["source_message_id"]) == (reason, id_)
 
 
-def test_codes_by_email_arrive_and_may_come_back(mailing: Service, sink: Sink, bounces: int, tmp_path: Path) -> None:
+def test_code_by_email_arrives_and_its_bounce_is_recorded(
+    mailing: Service, sink: Sink, bounces: int, tmp_path: Path
+) -> None:
     verify = 'verify = { magic = true, channels = ["email"], min_interval_s = 0 }'
     (tmp_path / "setup.toml").write_text(SETUP.read_text().replace("verify = { magic = true }", verify, 1))
     mailing.apply(tmp_path / "setup.toml")
@@ -211,7 +213,7 @@ def test_codes_by_email_arrive_and_may_come_back(mailing: Service, sink: Sink, b
     assert mailing.post(f"/v1/verify/{started['id']}/check", {"code": code}).json["verified"]
 
 
-def test_a_complaint_to_the_abuse_address_is_known_by_the_mail_inside(
+def test_complaint_to_the_abuse_address_is_matched_by_the_enclosed_mail(
     mailing: Service, sink: Sink, bounces: int
 ) -> None:
     id_ = send(mailing)
@@ -257,7 +259,7 @@ def _straight(tmp_path: Path, carrier: Path, sink: Sink) -> None:
         assert not {"lost@nowhere.example", "spy@inside.example"} & set(suppressed)
 
 
-def test_the_relays_password_is_nowhere_in_the_clear(mailing: Service, tmp_path: Path) -> None:
+def test_relay_password_is_stored_and_logged_nowhere_in_plain_text(mailing: Service, tmp_path: Path) -> None:
     found = [path for path in tmp_path.rglob("*") if path.is_file() and b"canary-password" in path.read_bytes()]
     assert [path.name for path in found] == ["carrier.toml"]
     assert mailing.apply(tmp_path / "carrier.toml")["changed"] == []

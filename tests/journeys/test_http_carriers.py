@@ -126,7 +126,7 @@ def test_forged_callbacks_change_nothing(everywhere: Service, kind: str) -> None
     assert everywhere.get(f"/v1/{CHANNEL[kind]}/{id_}").json == sent
 
 
-def test_an_id_of_another_carrier_changes_nothing(everywhere: Service) -> None:
+def test_callback_with_a_message_id_of_another_carrier_changes_nothing(everywhere: Service) -> None:
     """The callback is correctly signed, by a carrier that never got the message."""
     one, other = "http: delivered", "http: failed"
     id_ = send(everywhere, CASES[one][4])

@@ -52,7 +52,7 @@ def wire(postgres: str) -> Iterator[Wire]:
     wire.close()
 
 
-def test_the_database_is_away_and_comes_back(wire: Wire, tmp_path: Path) -> None:
+def test_service_recovers_from_a_database_outage_without_loss(wire: Wire, tmp_path: Path) -> None:
     network, away = wire.network, Service(wire.url.result(), tmp_path / "data", database_timeout_s="2")
     with away as service, ThreadPoolExecutor(1) as pool:
         service.apply()

@@ -38,7 +38,7 @@ priority = 20
 """
 
 
-async def test_what_exceeds_the_rate_is_held_until_it_may_go(tmp_path: Path) -> None:
+async def test_messages_above_the_rate_are_held_until_the_rate_permits_them(tmp_path: Path) -> None:
     with Sink() as sink:
         async with DnsPeer(ZONE) as names:
             await asyncio.to_thread(_run, tmp_path, LIMITED.format(port=sink.port, resolver=names.address), sink)

@@ -112,7 +112,7 @@ def letter(subject: str, text: str = "Hi", **headers: str) -> EmailMessage:
     return message
 
 
-def test_a_mail_becomes_an_event_and_can_be_read(receiving: Receiving, tmp_path: Path) -> None:
+def test_inbound_mail_is_published_as_event_and_readable_by_api(receiving: Receiving, tmp_path: Path) -> None:
     message = letter("Räksmörgås", TEXT, Cc="b@c.test")
     message.add_alternative("<p>Where is it?</p><img src=cid:pic>", subtype="html")
     message.add_attachment(PICTURE, maintype="image", subtype="png", filename="p.png", cid="<pic>")
@@ -201,7 +201,7 @@ def test_webhook_carries_the_inbound_mail(
         hooks.stop()
 
 
-def test_anymail_fetches_the_mail_that_resends_format_tells_of(receiving: Receiving) -> None:
+def test_anymail_fetches_inbound_mail_announced_in_the_resend_format(receiving: Receiving) -> None:
     """anymail's unmodified view fetches the record with the API key, and the raw mail by its link."""
     message = letter("With a file", TEXT)
     message.add_attachment(PICTURE, maintype="image", subtype="png", filename="p.png")
@@ -218,7 +218,7 @@ def test_anymail_fetches_the_mail_that_resends_format_tells_of(receiving: Receiv
 
 
 @pytest.mark.slow
-def test_resends_library_forwards_what_came_in(receiving: Receiving, tmp_path: Path) -> None:
+def test_resend_library_forwards_inbound_mail(receiving: Receiving, tmp_path: Path) -> None:
     """Resend's library fetches the mail by its link, and forwards it with its attachments."""
     node = install(tmp_path, "Resend's library for Node")
     message = letter("Forward me", TEXT)
@@ -234,7 +234,7 @@ def test_resends_library_forwards_what_came_in(receiving: Receiving, tmp_path: P
     assert (sent["subject"], sent["attachments_count"]) == ("Forward me", 1)
 
 
-def test_long_texts_are_cut_in_the_event_alone(receiving: Receiving) -> None:
+def test_long_texts_are_truncated_in_the_event_only(receiving: Receiving) -> None:
     text = "äö€" * 60_000
     receiving.mail(letter("long", text), "support@acme.test")
     (event,) = until(lambda: [one for one in receiving.events() if one["data"]["subject"] == "long"])
@@ -246,7 +246,7 @@ def test_long_texts_are_cut_in_the_event_alone(receiving: Receiving) -> None:
 
 
 @pytest.mark.slow
-def test_large_mails_are_taken_and_larger_refused(receiving: Receiving) -> None:
+def test_mail_up_to_the_size_limit_is_accepted_and_larger_refused(receiving: Receiving) -> None:
     content = base64.b64decode(base64.b64encode(b"0123456789abcdef" * 1024 * 1024))  # 16 MiB, 22 as base64
     message = letter("large")
     message.add_attachment(content, maintype="application", subtype="zip", filename="a.zip")
@@ -265,7 +265,7 @@ def test_inbound_mail_for_unknown_recipients_is_refused(receiving: Receiving) ->
         assert refused.value.recipients[address] == (550, b"5.1.1 No such address here")
 
 
-def test_automatic_mails_are_marked_and_a_loop_is_held(receiving: Receiving) -> None:
+def test_automatic_mail_is_marked_and_a_mail_loop_is_held(receiving: Receiving) -> None:
     for number in range(12):
         receiving.mail(letter(f"away {number}", Auto_Submitted="auto-replied"), "support@acme.test")
     mine = [one for one in receiving.received() if one["subject"].startswith("away")]
@@ -280,7 +280,7 @@ def send(service: Receiving, **fields: Any) -> Any:
     return service.post("/v1/emails", body)
 
 
-def test_replies_come_back_to_the_mail_that_they_answer(receiving: Receiving) -> None:
+def test_reply_is_matched_to_the_mail_that_it_answers(receiving: Receiving) -> None:
     first, second = (send(receiving, replies=True, subject=f"Sent {number}").json for number in (1, 2))
     assert first["reply_to"].endswith("@in.acme.test") and first["reply_to"] != second["reply_to"]
     answers = until(lambda: [one for one in receiving.events() if one["data"]["subject"] == "Re: Sent 1"])
@@ -302,7 +302,7 @@ def test_replies_come_back_to_the_mail_that_they_answer(receiving: Receiving) ->
     assert expected.items() <= found.items()
 
 
-def test_replies_need_a_wildcard_and_no_reply_to(receiving: Receiving) -> None:
+def test_reply_address_needs_a_wildcard_inbound_address_and_no_own_reply_to(receiving: Receiving) -> None:
     both = send(receiving, replies=True, reply_to="a@acme.test")
     assert (both.code, both.json["error"]["param"]) == ("invalid_request", "replies")
     bare = {"to": "reply@simulator.test", "subject": "S", "text": "T", "replies": True}

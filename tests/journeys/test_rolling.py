@@ -35,7 +35,7 @@ def haproxy(one: int, two: int) -> Iterator[int]:
         running.wait()
 
 
-def test_no_error_while_one_after_the_other_is_restarted(postgres: str, tmp_path: Path) -> None:
+def test_rolling_restart_causes_no_error(postgres: str, tmp_path: Path) -> None:
     url, ports = fresh_database(postgres), [free_port(), free_port()]
     with Service(url, tmp_path, stop_delay_ms=4_000) as service, haproxy(*ports) as proxy:
         service.apply()

@@ -89,7 +89,7 @@ def check_done_once(service: Service, told: list[list[str]], name: str) -> None:
 # -- two processes -----------------------------------------------------------------------------------------------
 
 
-def test_a_request_refused_by_one_is_found_in_the_other(pair: Service) -> None:
+def test_request_refused_by_one_process_is_in_the_log_of_the_other(pair: Service) -> None:
     visitor = Visitor(pair, "log@example.com")
     for here, there in (pair.ports, pair.ports[::-1]):
         id_ = pair.post("/v1/emails", {"to": "nobody"}, port=here).headers["x-request-id"]
@@ -100,7 +100,7 @@ def test_a_request_refused_by_one_is_found_in_the_other(pair: Service) -> None:
         assert "What to do" in visitor.get(f"/requests/{late}", there)
 
 
-def test_an_import_begun_in_one_is_seen_in_the_other(pair: Service) -> None:
+def test_import_begun_in_one_process_is_visible_in_the_other(pair: Service) -> None:
     visitor = Visitor(pair, "imports@example.com")
     here, there = pair.ports
     id_ = visitor.upload(people("both"), here)

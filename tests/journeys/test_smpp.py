@@ -58,7 +58,7 @@ def test_smsc_response_and_receipt_decide_the_message_status(everywhere: Service
     assert senders == ({"ACME" if country == "GB" else "Default"} if charged else set())
 
 
-def test_receipts_of_parts_and_of_a_time_when_we_were_away(tmp_path: Path) -> None:
+def test_receipts_of_parts_and_receipts_sent_during_downtime_are_recorded(tmp_path: Path) -> None:
     """The SMSC stores undelivered receipts; after a restart, we still know its message ids."""
     with Peer(SMSC, "--receipts", "delivered") as smsc, texting(tmp_path, smpp(0, smsc.port)) as service:
         ids = [send(service, PHONE, parcel=LONG) for _ in range(5)]
@@ -69,7 +69,7 @@ def test_receipts_of_parts_and_of_a_time_when_we_were_away(tmp_path: Path) -> No
             ends(service, id_, "delivered")
 
 
-def test_the_second_carrier_takes_over_and_the_first_comes_back(tmp_path: Path) -> None:
+def test_second_carrier_is_used_until_the_first_is_reachable_again(tmp_path: Path) -> None:
     with (
         Peer(SMSC) as first,
         Peer(SMSC) as second,
@@ -97,7 +97,7 @@ def test_the_second_carrier_takes_over_and_the_first_comes_back(tmp_path: Path) 
         assert len(first.all("submit") + second.all("submit")) == len(ids)
 
 
-def test_both_are_away_new_ones_are_refused_and_queued_ones_leave_later(tmp_path: Path) -> None:
+def test_unreachable_carriers_refuse_new_messages_and_send_queued_ones_later(tmp_path: Path) -> None:
     with (
         Peer(SMSC) as first,
         Peer(SMSC) as second,
@@ -133,7 +133,7 @@ validity_minutes = 90
 """
 
 
-def test_how_long_a_code_and_a_template_are_of_use_and_that_the_password_is_nowhere_in_the_clear(
+def test_validity_of_code_and_template_is_sent_and_password_is_nowhere_in_plain_text(
     tmp_path: Path,
 ) -> None:
     with Peer(SMSC) as smsc, texting(tmp_path, smpp(0, smsc.port)) as service:

@@ -131,7 +131,7 @@ def test_trace_context_is_kept_for_a_batch(database_url: str, tmp_path: Path, wo
         until(lambda: world.posts.count(GIVEN) == 4)
 
 
-def test_a_collector_that_hangs_does_not_hold_up_the_end() -> None:
+def test_hanging_collector_does_not_delay_the_shutdown() -> None:
     """Each export waits up to ten seconds for the collector and is retried."""
     program = (
         "import asyncio\nfrom heliograph.runtime import tracing\n"
@@ -153,7 +153,7 @@ def test_a_collector_that_hangs_does_not_hold_up_the_end() -> None:
         ({"OTEL_TRACES_EXPORTER": "otlp", "WITHOUT": "1"}, "pip install 'heliograph[otel]'"),
     ],
 )
-def test_tracing_misconfigured_says_why(given: dict[str, str], said: str) -> None:
+def test_tracing_with_an_invalid_setting_reports_the_error(given: dict[str, str], said: str) -> None:
     program = (
         "import sys\nfrom heliograph.runtime import tracing\n"
         f"given = {given!r}\nif 'WITHOUT' in given: sys.modules['opentelemetry'] = None\n"

@@ -90,7 +90,7 @@ async def test_domain_cannot_be_verified_by_two_teams(domains: Domains, dns: Fak
     assert errors["ownership"].startswith("Another team has already verified this domain.")
 
 
-async def test_a_name_that_another_team_has_proved_is_refused(domains: Domains, dns: FakeDns) -> None:
+async def test_domain_verified_by_another_team_is_refused(domains: Domains, dns: FakeDns) -> None:
     owner = await domains.add(ADA, "team_a", "shop.test", "A")
     await publish(domains, dns, owner.id)
     await domains.check(ADA, owner.id)
@@ -99,7 +99,7 @@ async def test_a_name_that_another_team_has_proved_is_refused(domains: Domains, 
         await domains.add(ADA, "team_b", "shop.test", "B")
 
 
-async def test_a_team_adds_as_many_as_it_may(domains: Domains) -> None:
+async def test_team_cannot_add_more_domains_than_its_limit(domains: Domains) -> None:
     names = [f"{number}.shop.test" for number in range(3)]
     for name in names * 2:  # adding an existing domain again does not count
         await domains.add(ADA, "team_a", name, "A")
@@ -243,7 +243,7 @@ async def test_domain_check_result_is_stored_with_its_time(
     assert await store.domain_checks.find_many([shop.id]) == {}
 
 
-async def test_after_a_change_it_is_looked_up_by_itself(
+async def test_changed_domain_is_checked_automatically(
     store: Store, domains: Domains, dns: FakeDns, clock: TestClock
 ) -> None:
     shop = await domains.add(ADA, "team_a", "shop.test")
@@ -279,7 +279,7 @@ async def test_regular_check_keeps_the_frequent_checks_after_a_change(domains: D
     assert later.next_check_at == (later.checked_at or 0) + 15_000  # two minutes after the change
 
 
-async def test_many_looks_take_nothing_from_a_verified_domain(domains: Domains, dns: FakeDns, clock: TestClock) -> None:
+async def test_frequent_checks_never_unverify_a_domain(domains: Domains, dns: FakeDns, clock: TestClock) -> None:
     shop = await domains.add(ADA, "team_a", "shop.test")
     await publish(domains, dns, shop.id)
     await domains.check(ADA, shop.id)

@@ -68,7 +68,7 @@ def of(key: Key) -> Actor:
     return Actor(kind="key", id=key.id)
 
 
-async def test_a_key_that_was_revoked_meanwhile_gives_nothing(store: Store, teams: None) -> None:
+async def test_revoked_key_cannot_create_rotate_or_revoke_keys(store: Store, teams: None) -> None:
     giver = (await keys.create(store, ADA, NewKey(team="team_1", scopes=("send", "manage")))).key
     await keys.revoke(store, ADA, giver.id)
     for ask in (
@@ -80,7 +80,7 @@ async def test_a_key_that_was_revoked_meanwhile_gives_nothing(store: Store, team
             await ask()
 
 
-async def test_a_key_revokes_itself_and_what_it_could_have_given(store: Store, teams: None) -> None:
+async def test_key_revokes_itself_and_keys_that_it_could_have_created(store: Store, teams: None) -> None:
     wide = (await keys.create(store, ADA, NewKey(team="team_1", name="wide"))).key
     narrow = (await keys.create(store, ADA, NewKey(team="team_1", name="narrow", scopes=("manage",)))).key
     with pytest.raises(InsufficientScope):

@@ -88,7 +88,7 @@ async def test_removed_person_is_not_recreated_by_a_role_change(store: Store, te
 @pytest.mark.parametrize(
     ("elsewhere", "by_operator", "may"), [(False, False, True), (True, False, False), (True, True, True)]
 )
-async def test_an_owner_lets_in_again_only_who_is_in_no_other_team(
+async def test_owner_resets_passwords_only_of_members_in_no_other_team(
     store: Store, teams: None, elsewhere: bool, by_operator: bool, may: bool
 ) -> None:
     ada = await known(store, team_1="viewer", **({"team_2": "viewer"} if elsewhere else {}))

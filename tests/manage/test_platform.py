@@ -22,7 +22,7 @@ async def test_platform_change_writes_one_audit_entry(store: Store) -> None:
     assert store.setup.current.platform.prices == {"sms": {"USD": {"*": 50_000}}}
 
 
-async def test_invalid_platform_fields(store: Store) -> None:
+async def test_invalid_platform_field_is_refused(store: Store) -> None:
     with pytest.raises(InvalidRequest) as error:
         await platform.change_platform(store, ADA, {"sandbox_per_day": -1})
     assert error.value.param == "sandbox_per_day"

@@ -23,7 +23,7 @@ async def shop(store: Store, teams: None) -> None:
     await set_up(store, rows=[to_row("domain", SHOP.id, SHOP, SHOP.team)])
 
 
-async def test_a_sender_id_from_asked_for_to_removed(store: Store, teams: None) -> None:
+async def test_sender_id_is_requested_approved_and_removed(store: Store, teams: None) -> None:
     await senders.submit_sender_id(store, ADA, "team_1", "GB", "SHOP")
     for _ in range(2):
         await senders.decide(store, COMMAND_LINE, "team_1", GB, approve=False, reason="Papers?")
@@ -49,7 +49,9 @@ async def test_a_sender_id_from_asked_for_to_removed(store: Store, teams: None) 
     ("domain", "name", "wrong"),
     [("dom_shop", "a\nb", {"name"}), ("dom_other", "Shop", {"of"}), ("dom_other", "", {"name", "of"})],
 )
-async def test_invalid_display_names(store: Store, shop: None, domain: str, name: str, wrong: set[str]) -> None:
+async def test_invalid_display_name_is_refused(
+    store: Store, shop: None, domain: str, name: str, wrong: set[str]
+) -> None:
     with pytest.raises(InvalidRequest) as error:
         await senders.submit_name(store, ADA, "team_1", domain, name)
     fields = (error.value.details or {}).get("fields", {error.value.param})
@@ -64,7 +66,7 @@ async def test_display_name_is_requested_once(store: Store, shop: None) -> None:
 
 
 @pytest.mark.parametrize(("country", "value", "param"), [("XX", "SHOP", "country"), ("GB", "far too long", "value")])
-async def test_invalid_sender_ids(store: Store, teams: None, country: str, value: str, param: str) -> None:
+async def test_invalid_sender_id_is_refused(store: Store, teams: None, country: str, value: str, param: str) -> None:
     with pytest.raises(InvalidRequest) as error:
         await senders.submit_sender_id(store, ADA, "team_1", country, value)
     assert error.value.param == param

@@ -71,7 +71,7 @@ async def test_a_draft_is_refused_approved_or_discarded(store: Store, teams: Non
     ]
 
 
-async def test_an_unfinished_draft_is_its_teams_until_it_is_published(store: Store, teams: None) -> None:
+async def test_unsubmitted_draft_is_not_pending_until_it_is_published(store: Store, teams: None) -> None:
     await save(store, MAIL)
     draft = replace(MAIL, text="second")
     for _ in range(2):
@@ -93,7 +93,7 @@ async def test_an_unfinished_draft_is_its_teams_until_it_is_published(store: Sto
     ]
 
 
-async def test_a_draft_without_a_price_is_published_by_an_operators_word(store: Store, teams: None) -> None:
+async def test_sms_draft_published_by_its_team_waits_for_an_operator(store: Store, teams: None) -> None:
     await templates.save(store, ADA, SMS, revision=None, by_operator=False, publish=False)
     for text in ("more", "still more"):
         own = current(store, SMS.id)

@@ -73,7 +73,7 @@ async def test_webhook_change_writes_one_audit_entry(webhooks: Webhooks, store: 
     ]
 
 
-async def test_user_and_password_are_sealed_and_stay_with_their_address(
+async def test_webhook_login_is_encrypted_and_deleted_when_the_url_changes(
     webhooks: Webhooks, store: Store, settings: Settings
 ) -> None:
     vault, own = make_secrets(settings).cipher, URL.replace("//", "//me:s3cr3t@")
@@ -97,7 +97,7 @@ async def test_user_and_password_are_sealed_and_stay_with_their_address(
     assert error.value.param == "url"
 
 
-async def test_a_replay_in_portions_has_one_entry(
+async def test_replay_in_batches_writes_one_audit_entry(
     webhooks: Webhooks, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deliveries, "BATCH_SIZE", 1)
@@ -119,7 +119,7 @@ async def test_refused_webhook_change_writes_no_audit_entry(webhooks: Webhooks, 
     assert len(await store.audit.list_rows(None)) == 1
 
 
-async def test_secrets_are_sealed_at_rest(webhooks: Webhooks, store: Store) -> None:
+async def test_webhook_secrets_are_encrypted_at_rest(webhooks: Webhooks, store: Store) -> None:
     first = await webhooks.create(ADA, "team_1", WANTED)
     second = await webhooks.rotate(ADA, "team_1", first.webhook.id)
     rows = await store.database.read(lambda tx: tx.run("load_settings", since=0))
@@ -147,7 +147,7 @@ async def test_webhook_of_another_team_cannot_be_changed(webhooks: Webhooks, sto
     assert store.setup.current.webhooks == {1: (hook,)}
 
 
-async def test_the_limit_holds_for_requests_at_once(webhooks: Webhooks, store: Store) -> None:
+async def test_webhook_limit_applies_to_concurrent_requests(webhooks: Webhooks, store: Store) -> None:
     hook = (await webhooks.create(ADA, "team_1", WANTED)).webhook
     more = [replace(hook, id=f"{hook.id}{number}") for number in range(WEBHOOKS_MAX - 2)]
     rows = [to_row("webhook", item.id, item, "team_1") for item in more]
@@ -186,7 +186,7 @@ async def test_webhook_keys_are_generated_outside_the_write_lock(
     assert len(made_in) == 3 and {"transaction", "MainThread"}.isdisjoint(made_in)
 
 
-async def test_keys_are_made_for_the_format_that_has_them_and_anew_with_the_secret(
+async def test_key_pair_is_created_for_formats_that_need_one_and_replaced_with_the_secret(
     webhooks: Webhooks, settings: Settings
 ) -> None:
     hook = (await webhooks.create(ADA, "team_1", WANTED)).webhook

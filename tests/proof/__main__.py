@@ -18,7 +18,7 @@ CRASH, CLUSTER = "tests/journeys/test_crash.py", "tests/journeys/test_cluster.py
 READING = "tests/api/test_reading.py"
 RESTORE = ["tests/proof/test_restore.py", "tests/storage/test_rollback_detection.py", "tests/cli/test_backup.py"]
 PROOFS = {
-    "P1": [f"{CRASH}::test_nothing_accepted_is_lost_when_the_server_is_killed"],
+    "P1": [f"{CRASH}::test_killed_server_loses_no_accepted_message"],
     "P2": ["tests/proof/test_power_cut.py"],
     "P3": ["tests/proof/test_duplicates.py"],
     "P4": ["tests/proof/test_money.py", f"{CLUSTER}::test_sixty_four_race_for_credit_for_ten"],
@@ -26,11 +26,11 @@ PROOFS = {
     "P6": ["tests/proof/test_codes.py", "tests/storage/test_verifications.py::test_code_expires_after_ten_minutes"],
     "P7": ["tests/journeys/test_webhooks.py::test_no_event_is_lost_when_workers_are_killed"],
     "P8": [
-        "tests/carriers/test_mx.py::test_mx_scripts_are_at_least_sixty",
+        "tests/carriers/test_mx.py::test_mx_script_table_has_at_least_sixty_scripts",
         "tests/carriers/test_mx.py::test_mx_script_gives_the_expected_outcome",
     ],
     "P9": ["tests/proof/test_fairness.py"],
-    "P10": [f"{CRASH}::test_a_stop_loses_and_repeats_nothing", "tests/journeys/test_rolling.py"],
+    "P10": [f"{CRASH}::test_stopped_server_loses_and_repeats_no_message", "tests/journeys/test_rolling.py"],
     "P12": ["tests/proof/test_overload.py"],
     "P13": ["tests/proof/test_full_disk.py"],
     "P14": ["tests/proof/test_poison.py"],

@@ -80,7 +80,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("for_good", [False, True], ids=["once", "until repaired"])
-async def test_whichever_write_fails_the_answer_is_true(tmp_path: Path, disk: Disk, for_good: bool) -> None:
+async def test_response_is_correct_whichever_write_fails(tmp_path: Path, disk: Disk, for_good: bool) -> None:
     path, clock = tmp_path / "breaking.db", TestClock()
     migrate_sqlite(path)
     store = make_store(SqliteDatabase(path), LocalFiles(tmp_path / "blobs"), clock, "seat/0")

@@ -25,7 +25,9 @@ from tests.proof.size import DATABASES, FULL, database_name, report, size
 from tests.service import PATIENCE_S, Service
 
 if FULL:  # in short they run where they are
-    from tests.api.test_schemathesis import test_generated_requests as test_generated_requests
+    from tests.api.test_schemathesis import (
+        test_generated_requests_get_responses_as_documented as test_generated_requests_get_responses_as_documented,
+    )
 
 DRAWN, CHANGED = size("P18 requests"), size("P18 changed requests")
 KINDS = Counter([short.label(one) for one, _ in short.RUNS] + [f"POST {path}" for path in short.EXISTING_IDS])

@@ -276,7 +276,7 @@ async def test_two_processes_send_their_own_critical_messages_first(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_nothing_is_handed_over_after_its_time(store: Store, clock: TestClock, kind: str) -> None:
+async def test_expired_message_is_not_sent(store: Store, clock: TestClock, kind: str) -> None:
     async with working(store, clock, kind) as world:
         expires_at = clock.now() + HOUR_MS
         expiring = [await world.send(size_, priority, expires_at=expires_at) for priority, size_ in PARTS]
@@ -293,7 +293,7 @@ PARTS: list[tuple[Priority, int]] = [("critical", EXPIRING // 4), ("normal", EXP
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_nothing_of_a_suspended_team_is_handed_over(store: Store, clock: TestClock, kind: str) -> None:
+async def test_message_of_a_suspended_team_is_not_sent(store: Store, clock: TestClock, kind: str) -> None:
     async with working(store, clock, kind) as world:
         ours, theirs = await world.send(SUSPENDED), await world.send(SUSPENDED, team=THEIRS.ref)
         await world.took()
@@ -308,7 +308,7 @@ async def test_nothing_of_a_suspended_team_is_handed_over(store: Store, clock: T
 
 
 @pytest.mark.parametrize("kind", ["smtp", "mx"])
-async def test_nothing_is_handed_over_to_a_suppressed_address(store: Store, clock: TestClock, kind: str) -> None:
+async def test_message_to_a_suppressed_address_is_not_sent(store: Store, clock: TestClock, kind: str) -> None:
     async with working(store, clock, kind) as world:
         addresses = await world.send(4 * SUPPRESSED)
         await world.took()

@@ -77,7 +77,7 @@ async def test_disk_full_while_migrating_is_named_with_what_to_do(
     await migrate(Settings(database=f"sqlite:///{folder / 'heliograph.db'}", data=folder))  # after freeing space
 
 
-async def test_folder_not_writable_is_named_with_its_owner(folder: Path) -> None:
+async def test_folder_that_is_not_writable_is_named_with_its_owner(folder: Path) -> None:
     (own := folder / "own").mkdir()
     own.chmod(0o555)
     with as_nobody():

@@ -109,7 +109,7 @@ def test_a_reply_has_a_cause(text: str, enhanced: str, cause: str) -> None:
         ("the address cannot be used in an SMTP command", "5.1.3", "bad_address"),
     ],
 )
-def test_our_own_words_about_mail_have_a_cause(text: str, enhanced: str | None, cause: str) -> None:
+def test_local_mail_failure_has_a_cause(text: str, enhanced: str | None, cause: str) -> None:
     assert cause_of("email", {"code": None, "enhanced": enhanced, "text": text}) == cause
 
 
@@ -168,7 +168,7 @@ def test_a_relay_is_our_carrier_and_an_exchanger_theirs(code: str | None, text: 
         ("not_ready", "not_ready"),
     ],
 )
-def test_what_kept_a_server_from_replying_is_a_cause(trouble: ConnectionFailure, relayed: str) -> None:
+def test_connection_failure_has_a_cause(trouble: ConnectionFailure, relayed: str) -> None:
     assert cause_of("email", {"carrier": "mx", "code": None, "trouble": trouble}) == trouble
     assert cause_of("email", {"carrier": "smtp", "code": None, "trouble": trouble}) == relayed
 
@@ -215,11 +215,11 @@ def test_what_is_our_carriers_says_so_and_what_to_do(name: str) -> None:
         ("sms", {"carrier": "twilio", "code": "21211"}, explain._CHECK_NUMBER),
     ],
 )
-def test_an_operator_is_told_what_to_do_about_a_carrier(channel: Channel, detail: dict[str, Any], words: str) -> None:
+def test_carrier_failure_has_advice_for_the_operator(channel: Channel, detail: dict[str, Any], words: str) -> None:
     assert words in explain.carrier_advice(channel, detail)
 
 
-def test_the_cures_of_carriers_are_of_causes() -> None:
+def test_carrier_advice_belongs_to_an_existing_cause() -> None:
     assert explain._CARRIER_ADVICE.keys() <= CAUSES.keys()
 
 
@@ -235,7 +235,7 @@ def test_the_cures_of_carriers_are_of_causes() -> None:
         ({"type": "verification.failed", "record": None}, None, None),
     ],
 )
-def test_bad_news_is_told_with_its_explanation(
+def test_failure_event_contains_its_explanation(
     changes: dict[str, Any], cause: str | None, category: str | None
 ) -> None:
     news: dict[str, Any] = {"type": "email.bounced", "status": "bounced", "detail": None, "record": '{"id":"x"}'}
@@ -258,7 +258,7 @@ def test_every_state_is_explained(channel: Channel, state: str, deferred: bool, 
     assert found.title in {title for _, title in STATUS_TITLES.values()}
 
 
-def test_what_waits_is_tried_again_by_itself() -> None:
+def test_deferred_message_is_explained_as_retried_automatically() -> None:
     busy = {"code": "451", "enhanced": "4.7.1", "text": "451 4.7.1 Greylisted"}
     found = explain.explain("email", "sending", busy, deferred=True)
     assert (found.style, found.advice) == ("wait", explain.NO_ACTION_NEEDED)
@@ -267,7 +267,7 @@ def test_what_waits_is_tried_again_by_itself() -> None:
     assert lacking.fix_page == "carriers" and lacking.advice != explain.NO_ACTION_NEEDED  # waiting does not help
 
 
-def test_given_up_says_for_how_long_and_why() -> None:
+def test_permanent_failure_names_the_retry_period_and_cause() -> None:
     full = {"code": "452", "enhanced": "4.2.2", "text": "452 4.2.2 over quota", "expired": True}
     found = explain.explain("email", "failed", full)
     assert found.title == "Not delivered: retries exhausted"
@@ -278,14 +278,14 @@ def test_given_up_says_for_how_long_and_why() -> None:
     )
 
 
-def test_what_would_bounce_again_is_known() -> None:
+def test_explanation_says_whether_a_resend_can_help() -> None:
     gone = explain.explain("email", "bounced", email_simulator.NO_SUCH_USER_DETAIL)
     assert (gone.cause, gone.retry_helps) == ("unknown_user", False)
     assert explain.explain("sms", "failed", {"carrier": "smpp", "state": "UNDELIV"}).retry_helps
     assert not explain.explain("email", "complained", email_simulator.COMPLAINT_DETAIL).retry_helps
 
 
-def test_no_meaning_is_left_over() -> None:
+def test_every_status_text_belongs_to_an_existing_status() -> None:
     told = {(channel, state) for channel, moves in TRANSITIONS.items() for state in moves} | {
         (None, state) for state in ("queued", "sending")
     }

@@ -50,7 +50,7 @@ def test_cause_of_documented_reply_is_found(half: str, share: float) -> None:
     assert len(wrong) <= (1 - share) * len(known), wrong
 
 
-def test_no_address_is_silenced_for_anything_else() -> None:
+def test_address_is_suppressed_only_for_its_own_fault() -> None:
     both = [*documented("tuning"), *documented("held_out")]
     for causes, text in [*((causes, text) for _, causes, text in replies()), *both]:
         reply = read_reply([text.encode()])

@@ -159,7 +159,7 @@ def test_null_character_in_a_body_is_refused(body: object, param: str | None) ->
         {"attachments": [{"filename": "\0.txt"}]},
     ],
 )
-def test_null_characters_that_a_rule_judges(send: object) -> None:
+def test_null_characters_in_fields_with_their_own_check_are_parsed(send: object) -> None:
     for body in (send, {"messages": [{}, send]}, [send]):
         assert bodies.parse_json(json.dumps(body).encode()) == body
 

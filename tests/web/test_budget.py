@@ -37,7 +37,7 @@ async def test_announced_length_reserves_no_bytes() -> None:
         await budget.reserve(Reservation("other", BIG), BIG)
 
 
-async def test_a_team_has_its_share_and_no_more() -> None:
+async def test_team_cannot_reserve_more_than_its_share() -> None:
     budget = ByteBudget()
     first, second = Reservation("greedy", BIG), Reservation("greedy", BIG)
     await budget.reserve(first, BIG)
@@ -49,7 +49,7 @@ async def test_a_team_has_its_share_and_no_more() -> None:
     assert await granted([waiting]) == [True]
 
 
-async def test_a_body_waits_so_long_over_all_its_parts() -> None:
+async def test_timeout_of_a_body_applies_to_all_its_parts_together() -> None:
     """The timeout applies to all parts of a body together; otherwise a request could take minutes."""
     budget = ByteBudget()
     first, late = Reservation("greedy", BIG), Reservation("greedy", BIG, waited_s=WAIT_S)
@@ -81,7 +81,7 @@ async def test_large_bodies_in_parallel_all_finish() -> None:
     assert sorted(ended) == list(range(20)) and ended[0] == 0
 
 
-async def test_small_bodies_pass_large_ones() -> None:
+async def test_small_bodies_are_served_before_large_ones() -> None:
     budget = ByteBudget()
     await budget.reserve(Reservation("a", BIG), BIG)
     await budget.reserve(Reservation("b", BIG), BIG)
@@ -154,7 +154,7 @@ def request(*parts: bytes, length: int | None) -> Request:
 
 
 @pytest.mark.parametrize("length", [300 * KIB, None], ids=["announced", "chunked"])
-async def test_a_body_holds_what_has_arrived(length: int | None) -> None:
+async def test_reservation_of_a_body_equals_its_received_bytes(length: int | None) -> None:
     asked = request(*[b"x" * 100 * KIB] * 3, length=length)
     assert len(await asked.read_body(MIB, ByteBudget(), "team")) == 300 * KIB
     assert asked.body_reservation and (asked.body_reservation.reserved, asked.body_reservation.expected_size) == (
@@ -164,7 +164,7 @@ async def test_a_body_holds_what_has_arrived(length: int | None) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 64 * KIB])
-async def test_a_small_body_holds_nothing(size: int) -> None:
+async def test_small_body_reserves_nothing(size: int) -> None:
     asked = request(b"x" * size, length=size)
     assert len(await asked.read_body(64 * KIB, ByteBudget(), "team")) == size
     assert asked.body_reservation is None

@@ -144,7 +144,7 @@ async def gone(made: Connection) -> None:
 # -- answers -----------------------------------------------------------------------------------------------
 
 
-async def test_a_whole_answer_is_one_write() -> None:
+async def test_response_is_written_with_one_system_call() -> None:
     made, wire = connect([(b"x-request-id", b"req_1")])
     await ask(made, "GET /a HTTP/1.1")
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nx-request-id: req_1\r\ncontent-length: 2\r\n\r\n"
@@ -164,7 +164,7 @@ async def test_pipelined_requests_are_answered_in_order_also_behind_a_slow_one()
     assert not wire.paused
 
 
-async def test_bodies_of_pipelined_requests_stay_their_own() -> None:
+async def test_bodies_of_pipelined_requests_are_not_mixed() -> None:
     echo = Echo()
     made, _ = connect(echo=echo)
     for body in (b"one", b"", b"three"):
@@ -174,7 +174,7 @@ async def test_bodies_of_pipelined_requests_stay_their_own() -> None:
     assert echo.bodies == [b"one", b"", b"three"]
 
 
-async def test_a_pipelined_body_that_is_still_coming_is_waited_for() -> None:
+async def test_incomplete_body_of_a_pipelined_request_is_awaited() -> None:
     echo = Echo()
     made, wire = connect(echo=echo)
     await ask(made, "GET /slow HTTP/1.1")
@@ -188,7 +188,7 @@ async def test_a_pipelined_body_that_is_still_coming_is_waited_for() -> None:
     assert wire.statuses == [200, 200] and echo.bodies[1] == b"abcdef"
 
 
-async def test_blanks_around_a_value_are_not_part_of_it() -> None:
+async def test_whitespace_around_a_header_value_is_removed() -> None:
     echo = Echo()
     made, _ = connect(echo=echo)
     await ask(made, "GET /a HTTP/1.1\r\nIdempotency-Key: \t one two \t ")
@@ -225,7 +225,7 @@ async def test_last_response_closes_the_connection(request_line: str) -> None:
 
 
 @pytest.mark.parametrize("value", [b"1\r\nset-cookie: a=b", b"1\nset-cookie: a=b", b"1\rset-cookie: a=b"])
-async def test_a_line_break_in_a_header_never_leaves(value: bytes) -> None:
+async def test_line_break_in_a_response_header_is_never_sent(value: bytes) -> None:
     made, wire = connect([(b"x-bad", value)])
     await ask(made, "GET /a HTTP/1.1")
     assert wire.statuses == [500]
@@ -242,7 +242,7 @@ async def test_a_client_that_does_not_read_is_waited_for() -> None:
     assert wire.statuses == [200, 200]
 
 
-async def test_one_connection_too_many_is_answered_before_it_is_closed() -> None:
+async def test_connection_above_the_limit_gets_a_response_before_it_is_closed() -> None:
     made, wire = connect(most=0)
     assert not wire.closed  # closing before the request was read would reset the connection
     await ask(made, "GET /a HTTP/1.1")
@@ -253,7 +253,7 @@ async def test_one_connection_too_many_is_answered_before_it_is_closed() -> None
 # -- streams -----------------------------------------------------------------------------------------------
 
 
-async def test_a_stream_comes_in_chunks() -> None:
+async def test_streamed_response_is_chunked() -> None:
     echo = Echo()
     made, wire = connect(echo=echo)
     await ask(made, "GET /stream HTTP/1.1", "GET /b HTTP/1.1")
@@ -299,7 +299,7 @@ async def test_a_stream_waits_for_its_reader_and_ends_when_the_client_goes() -> 
         ("Transfer-Encoding: chunked", "no length\r\n"),
     ],
 )
-async def test_a_connection_that_is_to_be_closed_is_not_reset_while_the_body_comes(framing: str, rest: str) -> None:
+async def test_connection_to_be_closed_is_not_reset_while_the_request_body_arrives(framing: str, rest: str) -> None:
     made, wire = connect()
     await ask(made, f"POST /nobody HTTP/1.1\r\nConnection: close\r\n{framing}")
     assert (wire.statuses, wire.ended, wire.closed) == ([404], True, False)  # the client still gets the response
@@ -333,7 +333,7 @@ async def test_a_client_that_reads_slowly_is_waited_for() -> None:
     assert not wire.aborted
 
 
-async def test_an_answer_that_waits_for_its_reader_can_be_given_up() -> None:
+async def test_response_waiting_for_its_reader_can_be_aborted() -> None:
     made, _ = connect()
     made.data_received(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
     made.pause_writing()
@@ -343,7 +343,7 @@ async def test_an_answer_that_waits_for_its_reader_can_be_given_up() -> None:
     assert not len(made._connections)
 
 
-async def test_a_stream_is_cut_off_when_the_rest_of_its_request_is_none() -> None:
+async def test_stream_is_aborted_when_the_rest_of_its_request_is_invalid() -> None:
     made, wire = connect()
     await arrive(made, b"GET /stream HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", 1 << 20)
     await arrive(made, b"zz\r\n", 1 << 20)
@@ -351,7 +351,7 @@ async def test_a_stream_is_cut_off_when_the_rest_of_its_request_is_none() -> Non
     await gone(made)
 
 
-async def test_a_stream_that_breaks_is_cut_off() -> None:
+async def test_stream_that_raises_is_aborted() -> None:
     async def broken() -> AsyncGenerator[bytes, None]:
         yield b"part"
         raise OSError("no more")
@@ -392,7 +392,7 @@ async def test_headers_have_a_deadline_from_the_connection_on() -> None:
         assert wire.aborted
 
 
-async def test_headers_that_we_do_not_read_are_not_late() -> None:
+async def test_headers_are_not_late_while_reading_is_paused() -> None:
     echo = Echo()
     made, wire = connect(echo=echo)
     now = asyncio.get_running_loop().time()
@@ -534,7 +534,7 @@ async def test_malformed_requests_are_not_logged(caplog: pytest.LogCaptureFixtur
     assert caplog.records == []
 
 
-async def test_a_body_in_small_chunks_is_no_header() -> None:
+async def test_small_body_chunks_do_not_count_as_headers() -> None:
     made, wire = connect()
     await arrive(made, b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", 1 << 20)
     for _ in range(20_000):
@@ -544,7 +544,7 @@ async def test_a_body_in_small_chunks_is_no_header() -> None:
     assert b"".join(wire.written).endswith(b"/a") and not wire.closed
 
 
-async def test_a_body_in_small_chunks_takes_little_more_room_than_its_bytes() -> None:
+async def test_body_in_small_chunks_needs_little_more_memory_than_its_bytes() -> None:
     made, _ = connect()
     await arrive(made, b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", 1 << 20)
     tracemalloc.start()
@@ -587,7 +587,7 @@ async def test_fast_start_of_a_body_does_not_excuse_a_stall() -> None:
     assert swept(made, 2)
 
 
-async def test_a_body_that_we_do_not_read_is_not_slow() -> None:
+async def test_body_is_not_slow_while_reading_is_paused() -> None:
     made, wire = connect()
     made.data_received(b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 40000000\r\n\r\n")
     made.on_body(b"x" * (UNREAD_MAX + 1))  # more than is buffered before the application reads
@@ -596,7 +596,7 @@ async def test_a_body_that_we_do_not_read_is_not_slow() -> None:
     assert not wire.paused and swept(made, 60)
 
 
-async def test_a_body_that_nobody_reads_is_dropped() -> None:
+async def test_unread_rest_of_a_body_is_discarded() -> None:
     """The next request is answered."""
     made, wire = connect()
     made.data_received(b"POST /nobody HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % MIB)

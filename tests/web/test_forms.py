@@ -206,7 +206,7 @@ def test_first_response_is_sent_without_a_body(path: str, options: dict[str, Any
     assert (sent.status, sent.asked) == (status, False)
 
 
-def test_a_body_that_is_larger_than_it_said() -> None:
+def test_body_larger_than_its_content_length_is_refused() -> None:
     sent = Sent("/dashboard/teams/team_acme/suppressions", cookie="ada", length=1, body=b"a" * (BODY_MAX + 1))
     assert post(sent).status == 413
 
