@@ -215,7 +215,7 @@ RELEASED = {
         ({"CHANGELOG.md": "## Unreleased\n\n- New.\n\n## 1.2.3 (2030-01-31)\n"}, ["unreleased"]),
     ],
 )
-def test_what_is_missing_before_publication_is_named(
+def test_missing_steps_before_publication_are_listed(
     tmp_path: Path, changed: dict[str, str], problems: list[str]
 ) -> None:
     for name, text in (RELEASED | changed).items():

@@ -108,7 +108,7 @@ def test_guides_are_short_enough_to_be_read() -> None:
 
 
 @pytest.mark.parametrize("page", USERS_PAGES, ids=lambda page: page.name)
-def test_a_users_page_says_for_whom_it_is(page: Path) -> None:
+def test_user_guide_names_its_readers(page: Path) -> None:
     first_paragraph = prose(page).split("\n\n")[1]
     assert READER.search(first_paragraph), first_paragraph
 

@@ -40,7 +40,7 @@ class Holders:
             await asyncio.sleep(0)
 
 
-async def test_slots_all_taken_next_one_waits() -> None:
+async def test_caller_waits_while_every_slot_is_taken() -> None:
     holders = Holders(FairLimiter(2))
     await holders.start("a1", "a2", "a3")
     assert holders.begun == ["a1", "a2"]
@@ -48,7 +48,7 @@ async def test_slots_all_taken_next_one_waits() -> None:
     assert holders.begun == ["a1", "a2", "a3"]
 
 
-async def test_slot_freed_goes_to_the_waiting_groups_in_turn() -> None:
+async def test_freed_slot_is_given_to_the_waiting_groups_in_turn() -> None:
     holders = Holders(FairLimiter(1))
     await holders.start("a1", "a2", "a3", "a4", "b1", "b2", "c1")
     while len(holders.begun) < 7:
@@ -56,7 +56,7 @@ async def test_slot_freed_goes_to_the_waiting_groups_in_turn() -> None:
     assert holders.begun == ["a1", "a2", "b1", "c1", "a3", "b2", "a4"]
 
 
-async def test_queue_of_a_group_full_refuses_it_and_not_the_others() -> None:
+async def test_full_queue_refuses_its_own_group_only() -> None:
     limiter = FairLimiter(1, waiters_max=2)
     holders = Holders(limiter)
     await holders.start("a1", "a2", "a3", "b1")
@@ -69,7 +69,7 @@ async def test_queue_of_a_group_full_refuses_it_and_not_the_others() -> None:
     assert holders.begun == ["a1", "a2", "b1", "a3"]
 
 
-async def test_wait_too_long_is_refused_and_leaves_the_queue() -> None:
+async def test_caller_that_waits_too_long_is_refused_and_removed() -> None:
     limiter = FairLimiter(1, wait_s=0.01)
     async with limiter.slot("a"):
         with pytest.raises(QueueFull):
@@ -80,7 +80,7 @@ async def test_wait_too_long_is_refused_and_leaves_the_queue() -> None:
 
 
 @pytest.mark.parametrize("has_slot", [False, True])
-async def test_waiter_cancelled_gives_its_slot_to_the_next(has_slot: bool) -> None:
+async def test_slot_of_a_cancelled_caller_is_given_to_the_next(has_slot: bool) -> None:
     """Also if the waiter is cancelled after it got the slot and before it runs."""
     holders = Holders(FairLimiter(1))
     await holders.start("a1", "b1", "c1")

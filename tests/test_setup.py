@@ -32,7 +32,7 @@ def set_up(folder: Path, python: str, *words: str, uv: str = "") -> "subprocess.
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
-def test_set_up_is_one_line_with_the_time_it_took(tmp_path: Path) -> None:
+def test_setup_prints_one_line_with_its_duration(tmp_path: Path) -> None:
     done = set_up(tmp_path, CREATE.format(pip="echo a lot of text"), "one.lock", "two.lock")
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(r"Setting up … done in \d+ s\n", done.stdout)
@@ -41,7 +41,7 @@ def test_set_up_is_one_line_with_the_time_it_took(tmp_path: Path) -> None:
     assert {"--require-hashes", "--no-deps", "--no-compile"} <= {*arguments.split()}
 
 
-def test_uv_is_used_if_it_is_there_and_pip_if_uv_fails(tmp_path: Path) -> None:
+def test_uv_is_used_if_installed_and_pip_if_uv_fails(tmp_path: Path) -> None:
     for name, status in (("works", 0), ("fails", 1)):
         folder = tmp_path / name
         folder.mkdir()
@@ -71,12 +71,12 @@ def test_failed_set_up_names_cause_and_fix(tmp_path: Path, printed: str, advice:
     assert advice in others[0] and len(others) == 1
 
 
-def test_missing_wheel_is_one_line(tmp_path: Path) -> None:
+def test_missing_wheel_is_reported_on_one_line(tmp_path: Path) -> None:
     done = set_up(tmp_path, CREATE.format(pip="case $* in *only-binary*) exit 1;; esac"), "--wheels", "one.lock")
     assert (done.returncode, done.stdout) == (3, "Setting up … not available\n")
 
 
-def test_make_needs_no_bash_and_no_column(tmp_path: Path) -> None:
+def test_make_works_without_bash_and_column(tmp_path: Path) -> None:
     for name in ("make", "sh", "awk"):
         (tmp_path / name).symlink_to(str(shutil.which(name)))
     shown = subprocess.check_output(["make"], cwd=ROOT, text=True, env=os.environ | {"PATH": str(tmp_path)})

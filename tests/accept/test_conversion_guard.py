@@ -62,7 +62,7 @@ async def acme(store: Store, clock: TestClock) -> Team:
     return team
 
 
-async def test_ordinary_use_without_a_single_check(acme: Team) -> None:
+async def test_ordinary_use_reaches_only_the_prefix_limit(acme: Team) -> None:
     """Nine prefixes of one range are used up to their limit; only that limit is ever reached."""
     for prefix in range(9):
         phones = [f"+447400{prefix:02d}{last:04d}" for last in range(LIMIT)]
@@ -71,7 +71,7 @@ async def test_ordinary_use_without_a_single_check(acme: Team) -> None:
             await acme.start(f"+447400{prefix:02d}9999")
 
 
-async def test_ranges_that_lose_codes_are_closed_one_by_one(acme: Team) -> None:
+async def test_ranges_with_unverified_codes_are_blocked_one_by_one(acme: Team) -> None:
     await acme.verify("+447900000001")
     await acme.lose(MANY_NUMBERS, 10)
     some = MANY_NUMBERS[::7]
@@ -81,7 +81,7 @@ async def test_ranges_that_lose_codes_are_closed_one_by_one(acme: Team) -> None:
     assert await acme.refused("+447900000002") == ""  # a range where codes are entered
 
 
-async def test_a_country_without_any_verified_code_is_closed(acme: Team) -> None:
+async def test_country_without_any_verified_code_is_blocked(acme: Team) -> None:
     await acme.lose(RANGES, 10)
     assert await acme.refused("+447900000002") == "GB"
     assert await acme.refused("+33612345678") == ""

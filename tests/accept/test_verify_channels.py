@@ -128,7 +128,7 @@ async def test_code_sent_by_whatsapp_verifies(lines: FakeChannels) -> None:
     assert (await lines.verifying.check(started.id, code)).verified
 
 
-async def test_a_code_in_the_language_that_was_asked_for(lines: FakeChannels) -> None:
+async def test_code_is_sent_in_the_requested_language(lines: FakeChannels) -> None:
     template = msgspec.structs.replace(
         TEMPLATE, locales={"de": LocaleParts(body="{{customer.code}} gilt.", language="de", upstream_name="kode")}
     )
@@ -172,7 +172,7 @@ async def test_code_sent_by_email_verifies(lines: FakeChannels) -> None:
 
 
 @pytest.mark.parametrize("language", TEXT_BY_LANGUAGE)
-def test_mails_are_in_every_language_of_the_sms(language: str) -> None:
+def test_code_mail_exists_in_every_language_of_the_sms(language: str) -> None:
     mail = verify_mail({}, language, "Acme", "042042")
     assert set(MAIL_TEXTS_BY_LANGUAGE) == set(TEXT_BY_LANGUAGE)
     assert "042042" in mail.subject
@@ -181,7 +181,7 @@ def test_mails_are_in_every_language_of_the_sms(language: str) -> None:
     assert "10" in mail.summary
 
 
-def test_a_platforms_own_text_is_in_its_mails_too() -> None:
+def test_text_of_the_platform_is_used_in_code_mails() -> None:
     mail = verify_mail({"cs": "Kod {{code}}"}, "cs", "Acme", "042042")
     assert (mail.summary, mail.footer) == ("Kod 042042", "")
 
@@ -213,7 +213,7 @@ async def test_channel_not_enabled_by_the_operator_is_refused(store: Store, cloc
             await lines.verifying.start(PHONE, channel)
 
 
-async def test_mail_needs_a_domain_and_no_suppression(store: Store, clock: TestClock) -> None:
+async def test_code_mail_needs_a_domain_and_an_unsuppressed_address(store: Store, clock: TestClock) -> None:
     lines = await FakeChannels(store, clock).set_up(domain=msgspec.structs.replace(DOMAIN, approved=False))
     with pytest.raises(NoApprovedBrandDomain):
         await lines.verifying.start(MAIL, "email")
@@ -224,7 +224,7 @@ async def test_mail_needs_a_domain_and_no_suppression(store: Store, clock: TestC
     assert lines.email.messages == []
 
 
-async def test_mail_has_the_limits_of_a_recipient_and_none_of_numbers(store: Store, clock: TestClock) -> None:
+async def test_code_mail_has_recipient_limits_but_no_number_limits(store: Store, clock: TestClock) -> None:
     lines = await FakeChannels(store, clock).set_up(countries=["FR"], per_prefix_10m=1, per_phone_10m=2)
     for address in ("a@example.test", "b@example.test", "c@example.test"):
         assert (await lines.verifying.start(address, "email")).status == "pending"
@@ -255,7 +255,7 @@ async def test_code_refused_by_every_channel_fails_and_is_free(lines: FakeChanne
 
 
 @pytest.mark.parametrize("answer", [Accepted(carrier_id="whatsapp"), UNSURE])
-async def test_without_a_receipt_the_same_code_goes_by_the_next_channel(lines: FakeChannels, answer: Outcome) -> None:
+async def test_code_without_a_receipt_is_sent_by_the_next_channel(lines: FakeChannels, answer: Outcome) -> None:
     lines.whatsapp.answer = answer
     started = await lines.verifying.start(PHONE, BOTH)
     assert (started.channel, started.status) == ("whatsapp", "pending")
@@ -281,7 +281,7 @@ async def test_delivery_receipt_prevents_the_next_channel(lines: FakeChannels, s
     assert await lines.channel_of(started.id) == "whatsapp"
 
 
-async def test_a_receipt_may_be_faster_than_our_own_record(lines: FakeChannels) -> None:
+async def test_receipt_before_the_send_is_recorded_is_applied(lines: FakeChannels) -> None:
     await lines.report("whatsapp", DELIVERED)
     await lines.verifying.start(PHONE, BOTH)
     await lines.store.reports.apply_early_reports()
@@ -300,7 +300,7 @@ async def test_failure_receipt_sends_the_code_by_the_next_channel_at_once(lines:
     ("report", "after_ms", "expected"),
     [(DELIVERED, RECEIPT_TIMEOUT_MS, (1, 0)), (FAILED, 9_000, (1, 1)), (FAILED, 0, (1, 0))],
 )
-async def test_a_simulators_receipt_is_known_at_once(
+async def test_simulated_report_time_decides_when_the_next_channel_starts(
     lines: FakeChannels, report: Report, after_ms: int, expected: tuple[int, int]
 ) -> None:
     lines.whatsapp.answer = Accepted(carrier_id="1", reports=[DueReport(9_000, report)])
@@ -325,7 +325,7 @@ async def test_ended_verification_sends_no_fallback(lines: FakeChannels, end: st
     assert lines.counts == (1, 0)
 
 
-async def test_the_next_channels_refusal_leaves_the_code_that_went_out(lines: FakeChannels) -> None:
+async def test_refusal_by_the_next_channel_keeps_the_sent_code_valid(lines: FakeChannels) -> None:
     lines.sms.answer = REFUSE
     started = await lines.verifying.start(PHONE, BOTH)
     await lines.advance(RECEIPT_TIMEOUT_MS)
@@ -347,7 +347,7 @@ async def test_fallback_code_is_sent_by_one_process_only(lines: FakeChannels, se
     assert (await lines.verifying.check(started.id, code_in_message(lines.sms.messages[0]))).verified
 
 
-async def test_a_revoked_key_sends_no_more(lines: FakeChannels) -> None:
+async def test_revoked_key_sends_no_fallback_code(lines: FakeChannels) -> None:
     await lines.verifying.start(PHONE, BOTH)
     await set_up(lines.store, rows=[to_row("key", KEY.id, None, KEY.team)])
     await lines.advance(RECEIPT_TIMEOUT_MS)
@@ -381,7 +381,7 @@ async def test_resend_uses_the_last_channel_and_those_after_it(lines: FakeChanne
     assert lines.counts == (2, 2)
 
 
-async def test_a_carrier_may_try_until_the_code_expires(lines: FakeChannels) -> None:
+async def test_validity_of_a_code_message_ends_with_the_code(lines: FakeChannels) -> None:
     started = await lines.verifying.start(PHONE)
     await lines.advance(9 * MINUTE_MS)
     await lines.verifying.resend(started.id)

@@ -119,7 +119,7 @@ async def test_country_without_a_carrier_is_refused(store: Store, clock: TestClo
     assert (account.available, account.held) == (CREDIT, 0)
 
 
-async def test_an_open_circuit_is_not_waited_for(store: Store, clock: TestClock) -> None:
+async def test_carrier_with_an_open_circuit_is_skipped(store: Store, clock: TestClock) -> None:
     verifying, lines = await start_with_carriers(store, clock, AWAY, ACCEPT, min_interval_s=0, per_phone_10m=0)
     for _ in range(FAILURES_TO_OPEN + 3):
         assert (await verifying.start(PHONE)).status == "pending"

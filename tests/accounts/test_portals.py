@@ -211,7 +211,7 @@ async def test_portal_and_dashboard_sessions_of_a_browser_do_not_mix(house: Inst
     assert (await visitor.get(f"{A}/webhooks")).status == 403  # the operator's session opens no portal
 
 
-async def test_session_of_the_visitor_is_fixed_by_nobody(house: Instance, key: CreatedKey) -> None:
+async def test_portal_link_cannot_fix_the_session_of_a_visitor(house: Instance, key: CreatedKey) -> None:
     link = await make_link(house, key)
     token = link.removeprefix(LINK)
     visitor = Visitor(house, "192.0.2.7")

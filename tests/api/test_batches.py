@@ -50,7 +50,7 @@ def batch_events(service: Service, id_: str) -> list[Any]:
 
 
 @by_channel
-def test_all_are_sent_in_order_and_counted(shared_service: Service, path: str, body: Body) -> None:
+def test_messages_of_a_batch_are_sent_in_order_and_counted(shared_service: Service, path: str, body: Body) -> None:
     answer = batch(shared_service, path, [body | {"metadata": {"n": n}} for n in range(3)])
     assert answer.status == 202, answer.raw
     assert answer.json.keys() == {"object", "id", "data"} and answer.json["object"] == "batch"

@@ -374,7 +374,7 @@ def test_attachment_sizes_are_checked_last(shared_service: Service) -> None:
     assert code(attachments=largest, **{"from": "nobody"}) == "attachments_too_large"
 
 
-def test_the_marketing_limit_comes_before_credit(shared_service: Service) -> None:
+def test_marketing_limit_is_checked_before_credit(shared_service: Service) -> None:
     to = "+447400000201"
     assert shared_service.post("/v1/whatsapp", {"to": to, "template_id": "tpl_broke_free"}, key="BROKE").status == 202
     assert (
@@ -426,13 +426,13 @@ def test_the_record_is_looked_up_after_json_and_before_validation(
     assert answer.code == ("invalid_json" if isinstance(break_, bytes) else code)
 
 
-def test_scope_comes_before_the_rate_limit(shared_service: Service) -> None:
+def test_scope_is_checked_before_the_rate_limit(shared_service: Service) -> None:
     answers = [shared_service.get("/v1/me", key="SLOW_MANAGE") for _ in range(6)]
     assert answers[-1].code == "rate_limit_exceeded"
     assert shared_service.post("/v1/sms", SMS, key="SLOW_MANAGE").code == "insufficient_scope"
 
 
-def test_the_rate_limit_comes_before_the_media_type(shared_service: Service) -> None:
+def test_rate_limit_is_checked_before_the_media_type(shared_service: Service) -> None:
     headers = {"Content-Type": "text/plain"}
     codes = [shared_service.post("/v1/sms", SMS, key="SLOW_SMS", headers=headers).code for _ in range(6)]
     assert (codes[0], codes[-1]) == ("unsupported_media_type", "rate_limit_exceeded")

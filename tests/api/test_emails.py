@@ -46,7 +46,7 @@ def test_a_record_has_every_field(shared_service: Service) -> None:
     }
 
 
-def test_all_fields_used(shared_service: Service) -> None:
+def test_email_with_every_field_is_accepted(shared_service: Service) -> None:
     to, cc, bcc = addresses(2), ["Delivered@simulator.test"], ["delivered+b@simulator.test"]
     extra = {"to": to, "cc": cc, "bcc": bcc, "reply_to": "Ask@acme.test", "attachments": [FILE], "html": "<p>Hi"}
     record = shared_service.post("/v1/emails", EMAIL | extra).json
@@ -71,7 +71,7 @@ def test_a_template_sets_the_subject(shared_service: Service) -> None:
     "variables",
     [{"name": "Ada"}, {"customer.name": "Ada"}, {"customer": {"name": "Ada"}}, {"name": "Ada", "customer.name": "Ada"}],
 )
-def test_three_ways_to_name_a_variable(shared_service: Service, variables: Body) -> None:
+def test_variable_names_may_be_nested_dotted_or_short(shared_service: Service, variables: Body) -> None:
     response = shared_service.post("/v1/emails", WELCOME | {"variables": variables})
     assert (response.status, response.json["subject"]) == (202, "Welcome, Ada")
 

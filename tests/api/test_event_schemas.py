@@ -71,7 +71,7 @@ def test_every_event_type_has_a_schema() -> None:
 
 
 @pytest.mark.parametrize("name", EVENT_TYPES)
-def test_an_event_schema_stands_alone(name: str) -> None:
+def test_event_schema_is_self_contained(name: str) -> None:
     assert "$ref" not in str(SCHEMA["$defs"][name])
     assert SCHEMA["$defs"][name]["properties"]["type"]["const"] == name
 
@@ -105,7 +105,7 @@ def test_the_feed_is_valid(shared_service: Service) -> None:
     assert [event for event in events if not is_valid(event)] == []
 
 
-def test_an_event_that_is_not_as_its_schema_says_is_found() -> None:
+def test_event_that_violates_its_schema_is_detected() -> None:
     assert event_check.find_fault(CREDIT) is None
     fault = event_check.find_fault(msgspec.structs.replace(CREDIT, detail='{"credit":4.955,"held":"0.0450"}'))
     assert fault is not None

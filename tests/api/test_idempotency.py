@@ -163,7 +163,7 @@ def test_a_repeated_header_is_refused(shared_service: Service, second: str) -> N
     assert b'"code":"invalid_idempotency_key"' in answer
 
 
-def test_a_dry_run_leaves_the_key_alone(shared_service: Service) -> None:
+def test_dry_run_does_not_use_the_idempotency_key(shared_service: Service) -> None:
     assert send_with_key(shared_service, "/v1/sms?dry_run=true", SMS, "rehearsed").status == 200
     answer = send_with_key(shared_service, "/v1/sms", SMS, "rehearsed")
     assert answer.status == 202 and REPLAYED not in answer.headers

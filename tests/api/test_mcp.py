@@ -120,7 +120,7 @@ def test_initialize_negotiates_the_version(service: Service, agent: str, request
     assert result["serverInfo"]["name"] == "heliograph"
 
 
-def test_every_tool_has_a_schema_that_stands_alone(service: Service, agent: str) -> None:
+def test_every_tool_has_a_self_contained_schema(service: Service, agent: str) -> None:
     tools = request(service, agent, "tools/list")["tools"]
     assert {tool["name"] for tool in tools} == TOOLS
     for tool in tools:

@@ -20,7 +20,7 @@ def events(service: Service, type_: str, phone: str) -> list[Any]:
     return [event["data"] for event in all_events if event["type"] == type_ and event["data"].get("phone") == phone]
 
 
-def test_add_read_delete(shared_service: Service, phone: str) -> None:
+def test_opt_out_is_added_read_and_deleted(shared_service: Service, phone: str) -> None:
     sends = {"/v1/sms": SMS, "/v1/whatsapp": WHATSAPP}
     added = add(shared_service, phone)
     assert (added.status, tuple(added.json)) == (201, FIELDS)

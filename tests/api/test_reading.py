@@ -124,7 +124,7 @@ def test_the_default_page_has_twenty(shared_service: Service, path: str) -> None
 
 
 @pytest.mark.parametrize("path", PREFIX)
-def test_a_list_item_equals_the_send_response(shared_service: Service, path: str) -> None:
+def test_list_item_equals_the_send_response(shared_service: Service, path: str) -> None:
     sent = shared_service.post(path, SENDS[path]).json
     item = shared_service.get(f"{path}?limit=1").json["data"][0]
     assert item == sent | {"status": item["status"]}
@@ -385,7 +385,7 @@ ROUTES_WITH_ID = [
 
 
 @pytest.mark.parametrize("route", ROUTES_WITH_ID, ids=route_id)
-def test_another_teams_record_looks_nonexistent(shared_service: Service, route: Route) -> None:
+def test_record_of_another_team_returns_404(shared_service: Service, route: Route) -> None:
     other = "OTHER" if route.scopes == ("manage",) else "SANDBOX"
     name = own_ids(shared_service)[route.path]
     unknown_id = "never@example.com" if "@" in name else name[:4] + "01JCQ8Z6V3M2N7T0K4H9R5B1XA"

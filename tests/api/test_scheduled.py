@@ -107,7 +107,7 @@ def test_invalid_times_are_refused(shared_service: Service, path: str, body: Bod
 
 @by_channel
 @pytest.mark.parametrize("given", [{"scheduled_at": 1}, {"expires_at": []}])
-def test_a_wrong_type(shared_service: Service, path: str, body: Body, given: Body) -> None:
+def test_timing_field_of_a_wrong_type_is_refused(shared_service: Service, path: str, body: Body, given: Body) -> None:
     assert_refused(shared_service.post(path, body | given), 400, "invalid_request")
 
 

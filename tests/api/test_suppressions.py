@@ -18,7 +18,7 @@ def path(email: str) -> str:
     return f"/v1/suppressions/{quote(email, safe='')}"
 
 
-def test_add_read_delete(shared_service: Service) -> None:
+def test_suppression_is_added_read_and_deleted(shared_service: Service) -> None:
     added = add(shared_service, "One@Example.com", reason="complaint")
     assert (added.status, tuple(added.json)) == (201, FIELDS)
     assert (added.json["reason"], added.json["source_message_id"], added.json["detail"]) == ("complaint", None, None)

@@ -177,7 +177,7 @@ def test_template_with_a_category_takes_one_recipient(service: Service) -> None:
     assert_refused(service.post("/v1/emails", body), 400, "invalid_request", "category")
 
 
-def test_suppressed_comes_before_unsubscribed(service: Service) -> None:
+def test_suppression_is_refused_before_an_unsubscribe(service: Service) -> None:
     address = "suppressed+unsubscribed@simulator.test"
     assert service.post("/v1/unsubscribes", {"address": address, "category": "newsletter"}).status == 201
     assert_refused(service.post("/v1/emails", NEWS | {"to": address}), 403, "recipient_suppressed")
@@ -202,7 +202,7 @@ def test_scheduled_email_fails_if_the_recipient_unsubscribes(service: Service, a
     assert service.get("/v1/me").json["email_quota"]["used"] == used
 
 
-def test_add_read_list_delete(service: Service, address: str) -> None:
+def test_unsubscribe_is_added_read_listed_and_deleted(service: Service, address: str) -> None:
     added = service.post("/v1/unsubscribes", {"address": address.upper(), "category": "newsletter"})
     assert (added.status, tuple(added.json)) == (201, FIELDS)
     assert added.json | {"created_at": ""} == {

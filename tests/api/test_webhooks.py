@@ -57,7 +57,7 @@ def _tidy(shared_service: Service) -> Iterator[None]:
 # -- the record --------------------------------------------------------------------------------------------
 
 
-def test_add_read_list_change_delete(shared_service: Service) -> None:
+def test_webhook_is_created_read_listed_changed_and_deleted(shared_service: Service) -> None:
     added = shared_service.post("/v1/webhooks", HOOK | {"description": "Orders"})
     assert (added.status, tuple(added.json)) == (201, (*FIELDS, "secret"))
     hook = {name: added.json[name] for name in FIELDS}
@@ -95,7 +95,7 @@ def test_the_list_is_paged_newest_first(shared_service: Service) -> None:
         ({"url": "http://127.0.0.1:9/hook?a=%20b"}, {"url": "http://127.0.0.1:9/hook?a=%20b"}),
     ],
 )
-def test_only_given_fields_change(shared_service: Service, fields: Body, changed: Body) -> None:
+def test_only_fields_in_the_request_change(shared_service: Service, fields: Body, changed: Body) -> None:
     create_webhook(shared_service)
     (hook,) = shared_service.get("/v1/webhooks").json["data"]
     assert patch(shared_service, hook, **fields).json == hook | changed

@@ -449,7 +449,7 @@ CFBL = sign_return_path(KEY, ALONE, ANY_RECIPIENT, "bounce.acme.test", NOW)
         (BOUNCE, []),
     ],
 )
-async def test_cfbl_address_takes_complaints_only(mail: bytes, expected: list[tuple[str, int, str]]) -> None:
+async def test_cfbl_address_accepts_complaints_only(mail: bytes, expected: list[tuple[str, int, str]]) -> None:
     async with listening() as peer, peer.connect() as dialogue:
         await dialogue.begin(CFBL)
         assert await dialogue.send(mail + b".\r\n") == "250"
@@ -465,7 +465,7 @@ class ReportMailbox:
         return "554 5.6.0 Cannot read" if b"bad" in file.read() else "250 2.0.0 Ok"
 
 
-async def test_mail_to_the_report_address_goes_to_the_reports_alone() -> None:
+async def test_mail_to_the_report_address_is_processed_as_a_report_only() -> None:
     async with listening(report_mailbox=ReportMailbox(), report_size=2 * READ_MAX) as peer, peer.connect() as dialogue:
         await dialogue.begin("dmarc@mx.example")
         assert await dialogue.send(b"Subject: Report\r\n\r\ngood\r\n.\r\n") == "250"

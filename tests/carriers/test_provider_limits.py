@@ -293,7 +293,7 @@ async def test_a_refused_critical_message_is_sent_from_another_address_at_once(c
         assert net.sources() == {f"[{FIRST}]", f"[{SECOND}]"}
 
 
-async def test_refusal_about_rate_is_not_tried_at_another_host() -> None:
+async def test_mail_refused_because_of_the_rate_is_not_sent_to_another_host() -> None:
     zone_hosts = ["10 mx.google.com.", "20 mx2.google.com."]
     GOOGLE["two.test", "MX"] = zone_hosts
     async with network({"mail": TOO_FAST}, providers={"google": {"per_minute": 60}}) as net:

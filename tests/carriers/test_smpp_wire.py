@@ -265,7 +265,7 @@ def test_a_changed_pdu_is_read_or_malformed(name: str, data: st.DataObject) -> N
 
 
 @given(st.lists(st.sampled_from([*WRITTEN]), max_size=5), st.integers(1, 40))
-def test_frames_do_not_depend_on_how_they_arrive(names: list[str], size: int) -> None:
+def test_pdus_are_split_alike_for_any_division_of_the_bytes(names: list[str], size: int) -> None:
     octets = b"".join(WRITTEN[name] for name in names)
     frames = PduReader()
     pdus = [pdu for start in range(0, len(octets), size) for pdu in frames.feed(octets[start : start + size])]

@@ -23,7 +23,7 @@ async def _dead(count: int) -> None:
     database.close()
 
 
-def test_listed_retried_and_dropped(run: Run, example: str) -> None:
+def test_dead_letters_are_listed_retried_and_dropped(run: Run, example: str) -> None:
     run("apply", example)
     assert run("deadletter", "list").out == "The dead-letter queue is empty.\n"
     asyncio.run(_dead(4))

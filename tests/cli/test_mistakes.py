@@ -70,7 +70,7 @@ def test_an_invalid_setting_is_reported_on_one_line(
     assert "hush" not in ended.err
 
 
-def test_a_used_port_is_reported_on_one_line(run: Run) -> None:
+def test_port_in_use_is_reported_on_one_line(run: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy_socket:
         ended = run("serve", "--listen", f"127.0.0.1:{busy_socket.getsockname()[1]}")
     assert ended.code == 1

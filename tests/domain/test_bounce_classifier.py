@@ -40,7 +40,7 @@ def test_code_decides_if_the_text_gives_no_reason(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", [None, "5.0.0", "5.1.0", "5.7.1", "5.2.2", "5.4.4", "4.1.1", "5.1.8"])
-def test_without_words_no_other_code_blames_the_address(code: str | None) -> None:
+def test_code_outside_the_list_does_not_blame_the_address(code: str | None) -> None:
     assert not blames_address(find_reason("rejected"), code)
     assert blames_address(find_reason("user unknown"), code)
 

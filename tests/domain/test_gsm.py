@@ -93,7 +93,7 @@ def test_sms_characters_outside_gsm7_are_marked(text: str) -> None:
     assert count_segments("".join(piece for piece, is_outside in pieces if not is_outside)).encoding == "gsm7"
 
 
-def test_a_characters_name_and_its_plainer_form() -> None:
+def test_non_gsm_character_has_its_name_and_replacement() -> None:
     assert non_gsm_characters("“a” 🙂“\ue000") == [
         ("“", "left double quotation mark"),
         ("”", "right double quotation mark"),

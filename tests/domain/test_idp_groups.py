@@ -51,7 +51,7 @@ def test_group_roles_with_several_matches_give_the_highest(groups: list[str], ro
     assert roles_for_groups(groups, TABLE) == roles
 
 
-def test_a_group_of_operators_who_only_read() -> None:
+def test_group_can_give_the_read_only_role() -> None:
     table = parse_group_roles("ops=operator,auditors=read-only operator")
     assert roles_for_groups(["auditors"], table) == {"": "read-only operator"}
     assert roles_for_groups(["auditors", "ops"], table) == {"": "operator"}

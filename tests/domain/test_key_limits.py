@@ -108,7 +108,7 @@ def test_rotated_keys_share_one_count() -> None:
     assert refused(team, key("other", per_day=3), now=NOW + 2) is None
 
 
-def test_states_have_what_is_left_and_when_it_frees() -> None:
+def test_limit_state_has_the_rest_and_the_time_at_which_it_frees() -> None:
     team, limited = account(), key(per_hour=5, spend_per_day=100)
     assert limit_states(team, limited, NOW)["per_hour"].frees_at is None
     count_use(team, limited, 2, 30, NOW)

@@ -28,7 +28,7 @@ WHOLE = {
 }
 
 
-def test_restrictions_are_normalised_and_shown_as_they_can_be_given_again() -> None:
+def test_restrictions_are_normalised_and_accepted_as_shown() -> None:
     restrictions = parse_restrictions(WHOLE)
     assert restrictions == KeyRestrictions(
         channels=("email", "sms"),

@@ -34,7 +34,7 @@ def test_each_waiting_priority_gets_one_of_any_20(waiting: tuple[Priority, ...],
         assert Counter(schedule_priorities(turn, 20, dict.fromkeys(waiting, MANY))) == of_20
 
 
-def test_turns_go_on_from_claim_to_claim() -> None:
+def test_priority_rotation_continues_from_claim_to_claim() -> None:
     waiting: dict[Priority, int] = dict.fromkeys(PRIORITIES, MANY)
     one_by_one = [selected for turn in range(100) for selected in schedule_priorities(turn, 1, waiting)]
     assert one_by_one == schedule_priorities(0, 100, waiting)
@@ -67,5 +67,7 @@ def test_every_queue_is_of_one_lane_and_priority() -> None:
         (2, 2, 2 * CONNECTION_WAIT_MAX_S, 2),
     ],
 )
-def test_as_much_is_claimed_as_gets_a_connection_soon(window: int, slots: int, waited_s: float, then: int) -> None:
+def test_concurrency_limit_follows_the_wait_for_connections(
+    window: int, slots: int, waited_s: float, then: int
+) -> None:
     assert next_concurrency(window, slots, waited_s) == then

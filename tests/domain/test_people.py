@@ -62,7 +62,7 @@ def summary(change: RoleChange | None) -> tuple[object, ...] | None:
         ({"": OPERATOR}, {}, "", None, ({"": None}, {}, True, set())),
     ],
 )
-def test_a_role_is_given_or_offered(
+def test_role_is_assigned_at_once_or_offered_as_invitation(
     roles: Roles, invited: Roles, team: str, role: str | None, expected: tuple[object, ...] | None
 ) -> None:
     others = "owner" if team else OPERATOR
@@ -169,7 +169,7 @@ def test_link_is_valid_while_its_creator_may_create_it(
     assert is_link_allowed(link, one, maker) == holds
 
 
-def test_a_role_in_the_instance_as_columns() -> None:
+def test_instance_role_maps_to_its_columns() -> None:
     for role in (OPERATOR, READ_ONLY, ""):
         flags = role_columns(role)
         person = current_roles(operator=flags["operator"], observer=flags["observer"]).person

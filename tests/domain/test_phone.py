@@ -127,7 +127,7 @@ def _examples() -> list[tuple[str, set[str]]]:
     ]
 
 
-def test_the_split_agrees_with_the_numbering_plans() -> None:
+def test_country_prefixes_agree_with_the_numbering_plans() -> None:
     examples = _examples()
     assert len(examples) > 700
     assert [(phone, regions) for phone, regions in examples if country_of(phone) not in regions] == []
@@ -154,6 +154,6 @@ def test_phone_velocity_prefix_has_seven_digits() -> None:
         ("", ""),
     ],
 )
-def test_a_country_as_people_write_it(typed: str, code: str) -> None:
+def test_country_name_or_code_is_accepted(typed: str, code: str) -> None:
     assert country_code(typed) == code
     assert code not in country_names() or country_code(country_name(code)) == code

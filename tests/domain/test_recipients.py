@@ -50,7 +50,7 @@ def test_recipients_allow_ten_reply_to_addresses() -> None:
         assert caught.value.param == "reply_to"
 
 
-def test_each_distinct_address_once_where_it_first_occurs() -> None:
+def test_duplicate_address_counts_once_at_its_first_position() -> None:
     recipients = parse(["a@x.io", "A@X.io"], ["b@x.io", "a@x.io"], ["B@x.io", "c@x.io"])
     assert recipients.count == 6
     assert [(a.original, kind) for a, kind in recipients.distinct] == [

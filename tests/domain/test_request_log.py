@@ -20,6 +20,6 @@ def test_request_log_keeps_only_ids_of_the_caller(id_: str, subject: str) -> Non
     assert subject_id(id_) == subject
 
 
-def test_a_request_took_as_long_as_its_id_is_old() -> None:
+def test_request_duration_is_the_age_of_its_id() -> None:
     assert duration_ms(f"req_{ulid(1_000_000, 5)}", 1_000_042) == 42
     assert duration_ms(f"req_{ulid(1_000_000, 5)}", 999_000) == 0

@@ -29,7 +29,7 @@ def attempt_offsets(channel: Channel, jitter: float) -> list[int]:
 
 
 @pytest.mark.parametrize("jitter", [-1.0, 0.0, 1.0])
-def test_an_email_is_tried_every_four_hours_for_five_days(jitter: float) -> None:
+def test_email_is_retried_every_four_hours_for_five_days(jitter: float) -> None:
     times = attempt_offsets("email", jitter)
     assert 5 * D - 4.4 * H <= times[-1] <= 5 * D
     gaps = {later - earlier for earlier, later in pairwise(times[7:])}
@@ -37,7 +37,7 @@ def test_an_email_is_tried_every_four_hours_for_five_days(jitter: float) -> None
 
 
 @pytest.mark.parametrize("channel", ["sms", "whatsapp"])
-def test_a_phone_gets_five_retries_in_a_quarter_of_an_hour(channel: Channel) -> None:
+def test_phone_message_has_five_retries_in_15_minutes(channel: Channel) -> None:
     assert attempt_offsets(channel, 0.0) == [0, 2 * S, 12 * S, 42 * S, 162 * S, 762 * S]
     assert attempt_offsets(channel, 1.0)[-1] <= 15 * M
 

@@ -71,7 +71,7 @@ def test_removed_sender_request_cannot_be_decided(setup: Setup) -> None:
     assert decision_rows(setup, ("team", TEAM), True) == []
 
 
-def test_an_approval_is_taken_back_and_asked_for_again(setup: Setup) -> None:
+def test_revoked_approval_is_requested_again(setup: Setup) -> None:
     selected = apply(setup, decision_rows(setup, ("display_name", "dn_2"), False, "Complaints."))
     assert not selected.teams[TEAM].display_names["dn_2"].approved
     again = apply(selected, resubmit_rows(selected, ("display_name", "dn_2")))

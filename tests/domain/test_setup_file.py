@@ -231,7 +231,7 @@ def test_file_with_excessive_size_or_nesting_is_refused(text: str) -> None:
         '[[teams.webhooks]]\nurl = "http://x"\nsecret = "whsec_ä"',
     ],
 )
-def test_a_wrong_secret_is_not_repeated(wrong: str) -> None:
+def test_error_does_not_repeat_an_invalid_secret(wrong: str) -> None:
     secret = wrong.rpartition("= ")[2].strip('"')
     with pytest.raises(SetupError) as refused:
         parse_setup_file(TEAM + wrong, {})

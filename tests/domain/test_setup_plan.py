@@ -180,7 +180,7 @@ def test_records_without_ids_are_found_again_by_their_names() -> None:
         ('[platform]\nbrand = "X"', '[platform]\nsender = "a@b.test"', ["platform: changed (sender)"]),
     ],
 )
-def test_only_what_is_written_is_applied(first: str, second: str, changed: list[str]) -> None:
+def test_only_fields_in_the_file_are_changed(first: str, second: str, changed: list[str]) -> None:
     _, setup = apply(first)
     created, after = apply(second, setup, next_ref=2)
     assert created.changed == changed

@@ -147,7 +147,7 @@ def test_template_renders_an_sms_body() -> None:
     )
 
 
-def test_values_are_not_scanned_again() -> None:
+def test_rendered_values_are_not_parsed_as_placeholders() -> None:
     template = email(subject="{{customer.a}}{{customer.b}}", html="{{customer.a}}", text="{{{customer.c}}}")
     values = {"a": "{{customer.b}}", "b": "}}{{brand.name}}", "c": "{customer.a}"}
     rendered = render(template, Values(values), {"name": "SECRET"})
@@ -156,7 +156,7 @@ def test_values_are_not_scanned_again() -> None:
     assert rendered.text == "{{customer.a}}"
 
 
-def test_a_callers_brand_is_not_the_brand() -> None:
+def test_brand_value_of_the_caller_is_ignored() -> None:
     assert render(email(text="{{brand.name}}"), Values({"brand.name": "Evil"}), {"name": "Acme"}).text == "Acme"
 
 
@@ -586,7 +586,7 @@ def test_rendered_part_above_the_octet_limit_is_refused(parts: dict[str, str], v
 
 
 @pytest.mark.parametrize("part", [{"html": V * 2000}, {"html": f"<a href='{V * 2000}'>"}, {"text": V * 2000}])
-def test_nothing_is_joined_before_its_length_is_known(part: dict[str, str]) -> None:
+def test_rendered_length_is_checked_before_joining(part: dict[str, str]) -> None:
     value = "&" * 200_000
     tracemalloc.start()
     with pytest.raises(BodyTooLong):

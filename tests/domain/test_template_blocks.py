@@ -161,7 +161,9 @@ STRICT = email(variables=("items", "x"), optional=(), shapes={"items": ITEMS, "x
         ({"x": "abcd", "items": LINES}, InvalidVariable, ["x"]),
     ],
 )
-def test_lists_in_the_order_of_checks(given: dict[str, Any], refusal: type[Refusal], names: list[str]) -> None:
+def test_list_errors_are_reported_in_the_documented_order(
+    given: dict[str, Any], refusal: type[Refusal], names: list[str]
+) -> None:
     with pytest.raises(refusal) as error:
         check_variables(STRICT, read_variables(given))
     assert error.value.details == {"variables": names}
@@ -240,7 +242,7 @@ def test_template_format_renders_by_locale(locale: str, source: str, value: Any,
     st.sampled_from(("money:EUR", "money:JPY", "money:KWD", "number", "percent")),
     st.decimals(-(10**15) + 1, 10**15 - 1, places=4) | st.decimals(-1000, 1000, places=3),
 )
-def test_a_number_is_what_babel_itself_writes(locale: str, wanted: str, number: Decimal) -> None:
+def test_formatted_number_equals_the_output_of_babel(locale: str, wanted: str, number: Decimal) -> None:
     kind, _, currency = wanted.partition(":")
     write: Any = {"number": format_decimal, "percent": format_percent}.get(kind, format_currency)
     expected = write(number, *[currency] * bool(currency), locale=cldr_locale(locale))
@@ -281,7 +283,7 @@ def layout(**parts: Any) -> Layout:
     return Layout(id="lay_1", team="team_1", name="L", **parts)
 
 
-def test_a_layout_stands_around_the_content() -> None:
+def test_layout_wraps_the_content() -> None:
     around = layout(html="<h1>{{brand.name}}</h1>{{content}}<hr>", text="{{content}}\n-- {{brand.name}}")
     assert check_layout(around) == []
     template = email(html="<p>{{customer.x}}", text="{{customer.x}}")
@@ -351,7 +353,7 @@ def test_template_locale_falls_back_to_the_nearest_language(asked: str | None, u
     assert (result.locale, result.subject) == (used, subject)
 
 
-def test_tags_are_written_as_bcp_47_writes_them() -> None:
+def test_language_tags_are_normalized_to_bcp_47() -> None:
     assert [read_locale(tag) for tag in ("DE-at", "zh-hant-tw", "es-419")] == ["de-AT", "zh-Hant-TW", "es-419"]
     assert [read_locale(tag) for tag in ("zh-cmn-Hans-CN", "de-DE-u-co-phonebk")] == ["zh-Hans-CN", "de-DE"]
     for tag in (
@@ -477,7 +479,7 @@ GIVEN = st.fixed_dictionaries(
 
 @settings(max_examples=drawn(300))
 @given(SOURCES, GIVEN)
-def test_the_renderer_agrees_with_a_slow_and_obvious_one(source: str, given: dict[str, Any]) -> None:
+def test_renderer_agrees_with_a_simple_reference(source: str, given: dict[str, Any]) -> None:
     template = email(html=source)
     if check_template(template):  # a value completed a tag
         return

@@ -122,7 +122,7 @@ def test_an_operator_sets_prices_and_approves_by_saving() -> None:
     ],
 )
 @pytest.mark.parametrize("channel", ["sms", "whatsapp"])
-def test_a_phone_template_needs_a_price_or_the_word_free(
+def test_phone_template_needs_a_price_or_confirmation_that_it_is_free(
     channel: Any, price: int, prices: dict[str, int], free: bool, is_approved: bool
 ) -> None:
     draft = replace(NEW, channel=channel, category="UTILITY", status="draft")
@@ -167,7 +167,9 @@ LIST: Any = {"sms": {"USD": {"*": 50, "GB": 35}, "EUR": {"*": 1}}}
         ([replace(NEW, price=0)], LIST, (0, {})),  # its own current price
     ],
 )
-def test_the_prices_that_an_approval_begins_with(others: list[Template], prices: Any, expected: Any) -> None:
+def test_suggested_prices_come_from_the_template_a_similar_one_or_the_price_list(
+    others: list[Template], prices: Any, expected: Any
+) -> None:
     setup = setup_with(*others)
     setup = apply(setup, [to_row("platform", PLATFORM_ID, Platform(prices=prices), None)])
     displayed = with_suggested_prices(setup, replace(NEW, price=next((t.price for t in others if t.id == NEW.id), 0)))

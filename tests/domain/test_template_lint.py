@@ -55,7 +55,7 @@ def test_template_lint_reports_html_problems(html: str, expected: list[tuple[str
     assert problems_in(template(html=html)) == [(code, "html", line) for code, line in expected]
 
 
-def test_a_mail_has_a_text_part_and_is_not_too_long() -> None:
+def test_template_lint_reports_missing_text_and_too_long_html() -> None:
     long = "<p>" + "x" * GMAIL_CLIP_OCTETS + "</p>"
     assert problems_in(template(text=None, html=long)) == [
         ("no_text_part", "text", None),

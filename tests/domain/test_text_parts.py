@@ -64,7 +64,7 @@ def test_parts_with_different_codings_are_each_decoded() -> None:
     assert report.text == "Hi @ж"
 
 
-def test_missing_part_leaves_what_is_there() -> None:
+def test_text_with_a_missing_part_contains_the_received_parts() -> None:
     parts = parts_of("one two three", 4)
     split = new_text(len(parts))
     assert add_all(split, [parts[2], parts[0]]) == []

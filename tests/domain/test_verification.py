@@ -107,7 +107,7 @@ def test_verification_channels_are_parsed_in_order(given: str | list[str] | None
     assert parse_channels(given, team_with(*ALL, tpl_en=template())) == expected
 
 
-def test_sms_is_open_to_everybody() -> None:
+def test_sms_verification_is_enabled_for_every_team() -> None:
     assert parse_channels(None, team_with()) == ["sms"]
 
 
@@ -144,7 +144,7 @@ def test_the_template_of_the_teams_language(languages: list[str], chosen: str) -
 
 
 @pytest.mark.parametrize(("used", "expected"), [("whatsapp", ["whatsapp", "sms"]), ("sms", ["sms"])])
-def test_the_channels_behind_the_one_used_last(used: Channel, expected: list[str]) -> None:
+def test_resend_channels_begin_with_the_last_used_one(used: Channel, expected: list[str]) -> None:
     assert channels_still_to_try("whatsapp sms", used) == expected
 
 

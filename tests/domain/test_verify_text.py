@@ -85,7 +85,7 @@ def test_texts_language_and_domain_are_read() -> None:
     assert read.teams[0]["verify"] == {"language": "pt-BR", "webotp": "acme.test", "conversion_guard": False}
 
 
-def test_the_line_for_browsers_can_be_taken_away() -> None:
+def test_autofill_line_can_be_removed() -> None:
     read = parse_setup_file('[[teams]]\nid = "team_a"\nverify = { webotp = "" }', {})
     assert read.teams[0]["verify"] == {"webotp": ""}
 

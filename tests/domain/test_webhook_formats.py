@@ -489,7 +489,9 @@ def test_anymail_parses_inbound_mail() -> None:
 
 
 @pytest.mark.parametrize(("events", "is_told"), [(("*",), False), (("email.*",), False), (("email.received",), True)])
-def test_postmark_posts_incoming_mail_elsewhere(events: tuple[str, ...], is_told: bool) -> None:
+def test_postmark_format_sends_inbound_mail_only_to_webhooks_subscribed_by_name(
+    events: tuple[str, ...], is_told: bool
+) -> None:
     """A receiver of bounces would not understand inbound mail: it gets it only if subscribed by name."""
     hook = Webhook(id="whk_1", team="team_1", url="https://a.test", secret="s", format="postmark", events=events)
     assert is_subscribed(hook, "email.received") is is_told

@@ -66,7 +66,7 @@ def attempt_offsets(jitter: float, retry_after: int | None = None) -> list[int]:
 
 
 @pytest.mark.parametrize("jitter", [-1.0, -0.5, 0.0, 1.0])
-def test_ten_attempts_in_three_days(jitter: float) -> None:
+def test_webhook_has_ten_attempts_within_three_days(jitter: float) -> None:
     waits = [later - earlier for earlier, later in pairwise(attempt_offsets(jitter))]
     assert waits == [round(step * (1 + jitter / 5)) for step in STEPS]
 
@@ -87,7 +87,7 @@ def test_webhook_attempt_zero_is_refused() -> None:
         next_attempt(0, FIRST, FIRST, 0.0)
 
 
-def test_five_days_of_failures_are_enough() -> None:
+def test_webhook_is_disabled_after_five_days_of_failures() -> None:
     assert FAILING_DAYS == 5
     assert not has_failed_too_long(FIRST, FIRST + 5 * D - 1)
     assert has_failed_too_long(FIRST, FIRST + 5 * D)

@@ -108,7 +108,9 @@ async def test_team_cannot_add_more_domains_than_its_limit(domains: Domains) -> 
     await domains.add(ADA, "team_b", "more.shop.test", "B")
 
 
-async def test_the_platforms_sender_is_on_a_domain_like_any_other(store: Store, domains: Domains, dns: FakeDns) -> None:
+async def test_platform_sender_domain_has_its_own_records_and_keys(
+    store: Store, domains: Domains, dns: FakeDns
+) -> None:
     squatter = await domains.add(ADA, "team_a", PLATFORM, "A")
     await domains.required_records(squatter.id)
     assert [record.purpose for record in await domains.required_records(PLATFORM)].count("dkim") == 2
@@ -187,7 +189,7 @@ async def test_keys_are_made_once_however_many_mails_need_them(
     assert len(created) == len(set(created)) == 2
 
 
-async def test_keys_made_on_first_use_are_the_services_work(store: Store, domains: Domains) -> None:
+async def test_keys_generated_on_first_use_are_logged_with_the_service_as_actor(store: Store, domains: Domains) -> None:
     await domains.ensure_keys(PLATFORM)
     await domains.ensure_keys(PLATFORM)
     assert await list_entries(store) == [

@@ -53,7 +53,7 @@ async def test_team_has_a_record_limit(
     await add(store, COMMAND_LINE, 3)
 
 
-async def test_new_keys_are_bounded_with_those_that_ended(
+async def test_key_creation_limit_includes_revoked_and_expired_keys(
     store: Store, teams: None, clock: TestClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keys, "CREATED_MAX", 3)
@@ -71,7 +71,9 @@ async def test_new_keys_are_bounded_with_those_that_ended(
     await keys.rotate(store, ADA, created.key.id, "team_1")  # however many were revoked before
 
 
-async def test_a_team_with_all_its_keys_rotates_one(store: Store, teams: None, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_team_at_its_key_limit_may_rotate_a_key(
+    store: Store, teams: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fields, "RECORDS_MAX", 1)
     created = await keys.create(store, ADA, NewKey(team="team_1"))
     await keys.rotate(store, ADA, created.key.id, "team_1")

@@ -24,7 +24,7 @@ async def _approve_domain(store: Store) -> None:
     await set_up(store, rows=[to_row("domain", "dom_1", domain, "team_1")])
 
 
-async def test_a_team_is_made_with_its_credit(store: Store) -> None:
+async def test_team_is_created_with_its_opening_credit(store: Store) -> None:
     created = await manage.create(store, ADA, {"id": "team_new", "currency": "EUR", "credit": "5.00"})
     assert (created.name, created.currency, created.mode) == ("team_new", "EUR", "sandbox")
     assert (await store.ledger.get_account(created.ref)).available == 5_000_000
@@ -93,7 +93,7 @@ async def test_team_change_can_be_undone(store: Store, teams: None) -> None:
     ]
 
 
-async def test_an_owners_name_waits_for_an_operator(store: Store, teams: None) -> None:
+async def test_team_name_changed_by_an_owner_waits_for_approval(store: Store, teams: None) -> None:
     requested = await manage.save_settings(store, ADA, "team_1", {"name": "One"}, by_operator=False)
     assert (requested.name, requested.wanted) == ("team_1", "One")
     assert (await manage.save_settings(store, ADA, "team_1", {"name": "team_1"}, by_operator=False)).wanted == ""
@@ -120,14 +120,14 @@ async def test_team_retention_days_invalid_are_refused(store: Store, teams: None
     assert await list_entries(store) == []
 
 
-async def test_free_text_needs_a_template_of_the_team(store: Store, teams: None) -> None:
+async def test_passthrough_needs_a_template_of_the_team(store: Store, teams: None) -> None:
     with pytest.raises(InvalidRequest, match="tpl_x is no template of the team") as error:
         await manage.set_plan(store, ADA, "team_1", {"passthrough": "tpl_x"})
     assert error.value.param == "passthrough"
     assert (await manage.set_plan(store, ADA, "team_1", {"passthrough": ""})).passthrough == ""
 
 
-async def test_pool_of_a_team_is_one_of_a_carrier(store: Store, teams: None) -> None:
+async def test_pool_of_a_team_must_exist_at_a_carrier(store: Store, teams: None) -> None:
     with pytest.raises(InvalidRequest, match="No carrier has a pool 'bulk'. Known pools: default") as error:
         await manage.set_plan(store, ADA, "team_1", {"pool": "bulk"})
     assert error.value.param == "pool"

@@ -68,7 +68,9 @@ async def test_template_above_the_quota_is_refused(
     assert store.setup.current.records == before
 
 
-async def test_drafts_count_and_what_is_discarded_does_not(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_drafts_count_toward_the_quota_until_they_are_discarded(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(template_quota.LENGTH_MAX_BY_MODE, "sandbox", 5000)
     await save(store, ADA, publish=True)
     for id_ in (MAIL.id, "tpl_new"):

@@ -391,5 +391,5 @@ def measure(database_url: str, tmp_path: Path) -> None:
 if FULL:
 
     @pytest.mark.parametrize("database_url", DATABASES[:1], indirect=True)
-    def test_hostile_mails_and_callbacks_stop_nobody(database_url: str, tmp_path: Path) -> None:
+    def test_hostile_mails_and_callbacks_block_no_other_client(database_url: str, tmp_path: Path) -> None:
         measure(database_url, tmp_path)

@@ -38,7 +38,7 @@ class SlowSink(Sink):
 
 @pytest.mark.parametrize("database_url", DATABASES, indirect=True)
 @pytest.mark.parametrize("how", ["kill", "stop", "leave"] if FULL else ["kill"])
-def test_duplicates_are_what_was_in_flight_at_a_kill(database_url: str, tmp_path: Path, how: str) -> None:
+def test_only_messages_in_flight_at_a_kill_are_sent_twice(database_url: str, tmp_path: Path, how: str) -> None:
     relay = tmp_path / "relay.toml"
     in_flight: Counter[str] = Counter()  # at how many kills
     with SlowSink() as sink, Service(database_url, tmp_path / "data") as service:

@@ -219,7 +219,7 @@ async def working(store: Store, clock: TestClock, kind: str) -> AsyncIterator[Wo
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_the_most_urgent_goes_first(
+async def test_most_urgent_message_is_sent_first(
     store: Store, clock: TestClock, sql: Sql, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lined: list[Priority] = []

@@ -189,7 +189,7 @@ def percentile(values: "list[float] | array[float]", share: float) -> float:
     ],
     ids=["short", "full"],
 )
-def test_sends_nearly_what_an_oracle_sends(
+def test_limiter_sends_nearly_as_many_messages_as_an_oracle(
     days: int, providers: Collection[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sender = Sender(SEED, days, providers)

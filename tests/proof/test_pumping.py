@@ -189,6 +189,6 @@ async def test_pumping_does_not_pay_and_users_get_their_codes(tmp_path: Path, sh
 
 
 @pytest.mark.anyio
-async def test_without_the_guard_it_pays(tmp_path: Path) -> None:
+async def test_pumping_pays_without_the_guard(tmp_path: Path) -> None:
     spent, _ = await simulate(tmp_path, AMONG_USERS, VerifyLimits(conversion_guard=False), 1_000, 20)
     assert spent > 0.9

@@ -63,7 +63,7 @@ async def fault(path: Path, data: Path | None = None) -> str:
     return output
 
 
-async def test_disk_full_while_migrating_is_named_with_what_to_do(
+async def test_disk_full_while_migrating_is_reported_with_its_fix(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def small(path: Path, **options: bool) -> apsw.Connection:
@@ -131,7 +131,7 @@ def test_postgres_refusal_has_its_own_fix(error: type[asyncpg.PostgresError], fi
     assert fix in output
 
 
-async def test_postgres_database_that_does_not_exist_is_named_with_what_to_do(postgres: str) -> None:
+async def test_missing_postgres_database_is_reported_with_its_fix(postgres: str) -> None:
     settings = Settings(database=re.sub(r"/\w+\?", "/nowhere?", postgres))
     with pytest.raises(click.ClickException, match='database "nowhere" does not exist. Create it with createdb'):
         await start(settings, has_data=False)

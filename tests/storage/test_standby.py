@@ -212,7 +212,7 @@ async def test_primary_answers_while_the_standby_is_down(
     assert item.id in await ids(store)
 
 
-async def test_faulty_standby_is_left_alone_for_a_while(
+async def test_faulty_standby_is_not_used_for_a_few_seconds(
     store: Store, second: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(standby, "RETRY_S", 1000.0)

@@ -187,7 +187,7 @@ def test_pause_after_421_is_explained_by_its_reply(reply: str, enhanced: str | N
     assert cause_of("email", {"carrier": "mx", "code": None, "enhanced": enhanced, "text": text}) == cause
 
 
-def test_a_dead_relay_is_not_the_recipients_server() -> None:
+def test_unreachable_relay_is_not_attributed_to_the_recipient() -> None:
     refused = {"carrier": "smtp", "host": "relay.test", "code": None, "trouble": "unreachable"}
     found = explain.explain("email", "sending", refused, deferred=True)
     assert found.side_label == "Our carrier's side" and "recipient" not in found.text
@@ -195,7 +195,7 @@ def test_a_dead_relay_is_not_the_recipients_server() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, cause in CAUSES.items() if cause.side == "carrier"])
-def test_what_is_our_carriers_says_so_and_what_to_do(name: str) -> None:
+def test_carrier_failure_names_the_carrier_side_and_its_advice(name: str) -> None:
     cause = CAUSES[name]
     assert "recipient's" not in cause.text
     # Nobody is told that nothing has to be done

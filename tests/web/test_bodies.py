@@ -189,6 +189,6 @@ def test_json_edge_case_has_the_same_outcome_in_both_parsers(raw: bytes) -> None
 
 
 @pytest.mark.parametrize("raw", ORDINARY)
-def test_ordinary_bodies_need_no_strict_reader(raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ordinary_bodies_are_parsed_without_the_strict_parser(raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(bodies, "parse_strict")
     assert bodies.parse_json(raw) == json.loads(raw)

@@ -93,7 +93,7 @@ async def test_small_bodies_are_served_before_large_ones() -> None:
     large.cancel()
 
 
-async def test_a_small_budget_refuses_what_could_never_fit_and_nothing_else() -> None:
+async def test_small_budget_refuses_only_bodies_that_can_never_fit() -> None:
     budget = ByteBudget(16 * MIB)
     assert len(await request(b"x" * 8 * MIB, b"x" * 8 * MIB, length=None).read_body(BIG, budget, "team")) == 16 * MIB
     with pytest.raises(PayloadTooLarge):

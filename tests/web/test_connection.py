@@ -232,7 +232,7 @@ async def test_line_break_in_a_response_header_is_never_sent(value: bytes) -> No
     assert b"set-cookie" not in wire.all
 
 
-async def test_a_client_that_does_not_read_is_waited_for() -> None:
+async def test_response_waits_for_a_client_that_does_not_read() -> None:
     made, wire = connect()
     made.pause_writing()
     await ask(made, "GET /a HTTP/1.1", "GET /b HTTP/1.1")
@@ -272,7 +272,7 @@ async def test_a_stream_for_an_old_client_ends_with_the_connection() -> None:
     assert b"chunked" not in wire.all and wire.all.endswith(b"\r\n\r\npart 0part 1part 2") and wire.closed
 
 
-async def test_a_stream_waits_for_its_reader_and_ends_when_the_client_goes() -> None:
+async def test_stream_waits_for_its_reader_and_ends_when_the_client_disconnects() -> None:
     echo = Echo()
     made, wire = connect(echo=echo)
     made.data_received(b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -309,7 +309,7 @@ async def test_connection_to_be_closed_is_not_reset_while_the_request_body_arriv
 
 
 @pytest.mark.parametrize("path", ["/stream", "/a"])
-async def test_a_client_that_reads_nothing_of_its_answer_is_cut_off(path: str) -> None:
+async def test_client_that_reads_nothing_of_its_response_is_disconnected(path: str) -> None:
     made, wire = connect()
     made.data_received(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     await settle()
@@ -323,7 +323,7 @@ async def test_a_client_that_reads_nothing_of_its_answer_is_cut_off(path: str) -
     await gone(made)
 
 
-async def test_a_client_that_reads_slowly_is_waited_for() -> None:
+async def test_client_that_reads_slowly_is_not_disconnected() -> None:
     made, wire = connect()
     await ask(made, "GET /a HTTP/1.1\r\nConnection: close")
     made.pause_writing()
@@ -381,7 +381,7 @@ async def test_only_connections_idle_for_long_are_closed() -> None:
     assert wire.closed and not wire.aborted
 
 
-async def test_headers_have_a_deadline_from_the_connection_on() -> None:
+async def test_header_deadline_begins_with_the_connection() -> None:
     now = asyncio.get_running_loop().time()
     for start in (b"", b"GET /a HTTP/1.1\r\nHost: x\r\nX: "):
         made, wire = connect()
@@ -494,7 +494,7 @@ async def arrive(made: Connection, data: bytes, size: int) -> None:
     "before", [b"", b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"], ids=["first", "second"]
 )
 @pytest.mark.parametrize("size", ARRIVALS.values(), ids=ARRIVALS)
-async def test_headers_have_their_limit_however_they_arrive(size: int, before: bytes, many: bool) -> None:
+async def test_header_limit_applies_to_headers_in_any_pieces(size: int, before: bytes, many: bool) -> None:
     for total, status in ((HEADERS_MAX, b"200"), (HEADERS_MAX + 1, b"400")):
         made, wire = connect()
         await arrive(made, before + headed(total, many=many), size)
@@ -564,7 +564,7 @@ def swept(made: Connection, seconds: float) -> bool:
 
 
 @pytest.mark.parametrize("length", [b"Content-Length: 40000000", b"Transfer-Encoding: chunked"])
-async def test_a_body_has_a_slowest_rate_from_its_first_second(length: bytes) -> None:
+async def test_minimum_body_rate_applies_from_the_first_second(length: bytes) -> None:
     made, _ = connect()
     made.data_received(b"POST /a HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n" % length)
     assert not swept(made, BODY_S)
@@ -632,7 +632,7 @@ async def test_chunked_body_and_trailers_are_parsed() -> None:
     assert all(request.values(b"x-forwarded-for") == [] for request in echo.seen)
 
 
-async def test_a_body_that_breaks_is_refused_at_once() -> None:
+async def test_body_with_invalid_chunks_is_refused_at_once() -> None:
     echo = Echo()
     made, wire = connect(echo=echo)
     made.data_received(b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n")

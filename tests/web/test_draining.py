@@ -107,7 +107,7 @@ async def test_draining_does_not_reset_a_new_connection(turns: int, ends: str) -
                 assert caller.recv(KIB).endswith(b"/asked")
 
 
-async def test_a_stream_that_ends_while_draining_is_the_last_answer() -> None:
+async def test_stream_that_ends_while_draining_is_the_last_response() -> None:
     async with listening_for(Echo()) as door:
         stream = await door.ask(b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n")
         await door.seen(1)
@@ -132,7 +132,7 @@ async def test_draining_aborts_requests_after_the_timeout() -> None:
         assert (await read(stream)).endswith(b"part 2\r\n")  # without the last chunk, the client detects the error
 
 
-async def test_a_request_whose_client_is_gone_is_finished_first() -> None:
+async def test_draining_finishes_requests_whose_client_disconnected() -> None:
     """Its work may be a commit."""
     async with listening_for(Echo()) as door:
         _, writer = await door.ask(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -29,7 +29,7 @@ async def held(reads: ReadBudget, team: str, octets: int = LARGE) -> "tuple[Requ
     return one, task
 
 
-async def test_a_team_holds_few_large_reads_at_once() -> None:
+async def test_concurrent_large_reads_of_a_team_are_limited() -> None:
     reads = ReadBudget(ByteBudget(96 * MIB))
     first, second, third = [await held(reads, "a") for _ in range(3)]
     assert [task.done() for _, task in (first, second, third)] == [True, True, False]
@@ -39,7 +39,7 @@ async def test_a_team_holds_few_large_reads_at_once() -> None:
     await third[1]
 
 
-async def test_a_read_that_has_begun_never_waits_again() -> None:
+async def test_request_with_a_read_reservation_never_waits_for_another() -> None:
     reads = ReadBudget(ByteBudget(96 * MIB))
     both = [await held(reads, "a") for _ in range(2)]
     for one, task in both:

@@ -110,8 +110,8 @@ async def find_messages(
                 continue_at := await _continue_id(tx, search_filter.team, last_key, (lowest, highest), oldest_first)
             ):
                 return SearchResult(rows, continue_at)
-            found = await _read_messages(tx, search_filter, batch, lowest, highest)
-            rows += [row for row in (found if oldest_first else found[::-1]) if search_filter.matches(row)]
+            messages = await _read_messages(tx, search_filter, batch, lowest, highest)
+            rows += [row for row in (messages if oldest_first else messages[::-1]) if search_filter.matches(row)]
             checked, last_key = checked + len(batch), batch[-1]
             if len(rows) >= limit:
                 break
