@@ -226,6 +226,15 @@ async def test_after_a_refusal_as_many_messages_are_sent_at_once_as_were_accepte
         assert [10 - held(await net.send_all(10, priority="critical")) for _ in range(4)] == [1, 2, 4, 8]
 
 
+async def test_a_message_under_way_at_the_refusal_does_not_count_as_accepted_after_it() -> None:
+    script: Script = {"final": [TOO_FAST.replace("421", "450"), "250 ok"]}
+    async with network(script, final_delay=0.1, providers={"google": {"per_minute": 60}}) as net:
+        await net.send_all(4, priority="critical")
+        assert net.received() == 4
+        net.clock.forward(1000)
+        assert [10 - held(await net.send_all(10, priority="critical")) for _ in range(2)] == [1, 2]
+
+
 async def test_a_refusal_pauses_the_messages_of_all_processes() -> None:
     script: Script = {"mail": [TOO_FAST.replace("421", "450"), "250 ok"]}
     async with network(script, processes=2, final_delay=0.02, providers={"google": {"per_minute": 60}}) as net:
