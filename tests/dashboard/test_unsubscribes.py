@@ -48,6 +48,8 @@ async def test_complaints_are_shown_by_provider_team_and_source(pages: Pages, st
     for expected in ("google 1,000 2 0.2% Above 0.1%", "yahoo 1,000 4 0.4% Above 0.3%", "Acme 2,000 6 0.3%"):
         assert expected in page.text
     assert "newsletter Acme 1,000 2 0.2%" in page.text
+    assert "Complaint rate of all teams 0.3% 6 complaints about 2,000 emails Above 0.3%" in page.text
+    assert 'class="mark-at" x="60.0"' in page.html  # 0.3% on a scale of 0.5%
 
 
 async def test_erased_address_stays_unsubscribed_without_being_stored(store: Store, pages: Pages) -> None:
