@@ -1,6 +1,7 @@
 """Carriers are set up, tested, ordered and removed in the dashboard, at desktop and phone width."""
 
 import re
+from email import message_from_bytes
 
 import pytest
 
@@ -35,6 +36,7 @@ def test_relay_carrier_is_added_tested_changed_and_removed(site: Site, shoot: Sh
         page.get_by_label("Port").fill(str(sink.port))
         page.get_by_label("Username").fill("")
         page.get_by_label("Encryption").select_option("none")
+        page.get_by_label("Send the test from").fill("hello@acme.test")
         page.get_by_role("button", name="Test and add").click()
         expect(page.get_by_role("heading", name="relay")).to_be_visible()
         expect(page.locator("main .box.good")).to_contain_text("2.0.0 taken")
@@ -47,6 +49,8 @@ def test_relay_carrier_is_added_tested_changed_and_removed(site: Site, shoot: Sh
         page.get_by_role("button", name="Send test").click()
         expect(page.locator("main .box.good")).to_contain_text("2.0.0 taken")  # the peer's reply
         assert sink.mails[0][1] == ["ada@example.com"]
+        senders = [message_from_bytes(content)["From"] for _, _, content in sink.mails]
+        assert senders[0].endswith("<hello@acme.test>") and "acme.test" not in senders[1]
     assert_fits(page, shoot, "carrier")
     page.get_by_role("button", name="Send test").click()
     expect(page.locator("main .box.wait")).to_contain_text(re.compile("refused|connect", re.I))

@@ -124,6 +124,7 @@ def test_each_value_is_escaped_for_its_place() -> None:
 def test_template_block_error_is_reported_at_save(part: str, source: str, code: str, line: int | None) -> None:
     problem = next(problem for problem in check_template(email(**{part: source})) if problem.code == code)
     assert (problem.level, problem.part, problem.line) == ("error", part, line)
+    assert not problem.text.endswith(".")  # those who list problems add it
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,9 @@ async def test_carrier_test_message_is_counted(store: Store, relay: str) -> None
     assert await list_entries(store) == [("usr_ada", "carrier.test", "relay", "me@example.com")]
     with pytest.raises(InvalidRequest, match="Enter an email address"):
         await carriers.send_test(store, ADA, failover, carrier, "me")
+    with pytest.raises(InvalidRequest, match="Enter an email address") as refused:
+        await carriers.send_test(store, ADA, failover, carrier, "me@example.com", sender="me")
+    assert refused.value.param == "sender"
     assert len(await list_entries(store)) == 1
     # Not counted
     assert (await store.carrier_stats.read_recent(store.clock.now()))[relay] == RecentCarrierCounts(has_accepted=True)

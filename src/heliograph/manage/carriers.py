@@ -177,12 +177,19 @@ async def remove(store: Store, actor: Actor, id_: str) -> None:
 
 
 async def send_test(
-    store: Store, actor: Actor, failover: CarrierFailover, carrier: CarrierRecord, address: str
+    store: Store, actor: Actor, failover: CarrierFailover, carrier: CarrierRecord, address: str, sender: str = ""
 ) -> Outcome:
-    """Send a test message and return its outcome. Only the audit entry and the time of a successful test are stored."""
+    """Send a test message and return its outcome. Only the audit entry and the time of a successful test are stored.
+
+    `sender`: address that an email is sent from; empty for the platform's sender.
+    """
     check_address(carrier.channel, address)
+    platform = store.setup.current.platform
+    if carrier.channel == "email" and sender:
+        check_address(carrier.channel, sender, param="sender")
+        platform = replace(platform, sender=sender)
     message = store.clock.new_id(PREFIXES[carrier.channel])
-    outbound = _test_message(carrier, address, store.setup.current.platform, message)
+    outbound = _test_message(carrier, address, platform, message)
     await store.audit.add(actor.audit_entry(store.clock.now(), "carrier.test", carrier.id, address))
     (attempt,) = await failover.send_with_failover(
         choose_in_order([carrier]), lambda _: outbound, timeout_s=TEST_TIMEOUT_S
@@ -194,11 +201,11 @@ async def send_test(
     return attempt.outcome
 
 
-def check_address(channel: str, address: str) -> None:
+def check_address(channel: str, address: str, param: str = "address") -> None:
     """Raise InvalidRequest if the address is not valid for the channel."""
     if channel == "email":
         if parse_address(address) is None:
-            raise InvalidRequest("Enter an email address.", param="address")
+            raise InvalidRequest("Enter an email address.", param=param)
         return
     try:
         parse_phone(address)

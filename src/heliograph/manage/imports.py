@@ -187,7 +187,7 @@ async def _import_template(
     ]
     errors += map(str, layout_problems(edited.template, get_team(store.setup.current, team).layouts))
     if errors:
-        return skip_record(result, "; ".join(errors), errors)
+        return skip_record(result, "; ".join(errors))
     # Email may be free; an operator must set the price of other channels, unless the team has a similar template.
     await templates.save(store, actor, edited.template, revision=None, by_operator=exported.channel == "email")
     is_draft = get_team(store.setup.current, team).templates[id_].status == "draft"

@@ -129,6 +129,7 @@ async def _carrier_page(
         "errors": errors or {},
         "tested": test_result,
         "address": request.form.get("address", "") or (request.user.email if carrier.channel == "email" else ""),
+        "sender": request.form.get("sender", "") or request.setup.platform.sender,
     }
     return Page("carrier.html", values, 400 if errors else 200)
 
@@ -175,13 +176,14 @@ async def test(request: PageRequest) -> PageResponse:
     try:
         test_result = await _run_test(request, carrier)
     except InvalidRequest as refusal:
-        return await _carrier_page(request, carrier, {"address": refusal.message})
+        return await _carrier_page(request, carrier, {refusal.param or "address": refusal.message})
     return await _carrier_page(request, carrier, test_result=test_result)
 
 
 async def _run_test(request: PageRequest, carrier: CarrierRecord) -> TestResult:
     address = request.form.get("address", "").strip()
-    outcome = await carriers.send_test(request.store, request.actor, request.context.failover, carrier, address)
+    sender = request.form.get("sender", "").strip()
+    outcome = await carriers.send_test(request.store, request.actor, request.context.failover, carrier, address, sender)
     status = "ok" if isinstance(outcome, Accepted) else "deferred" if isinstance(outcome, Deferred) else "refused"
     detail = outcome.detail
     codes = [str(detail[name]) for name in ("code", "enhanced") if detail.get(name) is not None]
@@ -289,6 +291,7 @@ def _form(
         "typed": is_submitted,
         "tested": test_result,
         "address": request.form.get("address", request.user.email if kind[0] == "email" else ""),
+        "sender": request.form.get("sender", request.setup.platform.sender),
     }
     return Page("carrier_form.html", values, 400 if errors or test_result else 200)
 

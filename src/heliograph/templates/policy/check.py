@@ -51,8 +51,8 @@ LENGTH_MAX_BY_PART = {"subject": 1000, "html": HTML_MAX, "text": HTML_MAX, "body
 _COUNTRY_CODE = re.compile(r"[A-Z]{2}")
 _FOREIGN_SYNTAX = re.compile(r"\{%|\{\{\{")
 _ADVICE_BY_SYNTAX = {
-    "{%": "Use {{#if name}} or {{#each items}}.",
-    "{{{": "Use two braces, as in {{name}}.",
+    "{%": "Use {{#if name}} or {{#each items}}",
+    "{{{": "Use two braces, as in {{name}}",
 }
 UNDECLARED_MAX = 200  # maximum undeclared variables reported per part
 FOREIGN_SYNTAX_MAX = 1000  # maximum occurrences of foreign template syntax that are examined
