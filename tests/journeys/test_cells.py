@@ -25,7 +25,7 @@ from tests.compat.test_postmark import Proxy
 from tests.conftest import fresh_database
 from tests.npm import miss
 from tests.postgres_server import MISSING, is_installed
-from tests.service import PATIENCE_S, Answer, free_port, until
+from tests.service import PATIENCE_S, Answer, Service, free_port, until
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason=MISSING)
 
@@ -255,6 +255,16 @@ def test_metrics_of_a_cell_do_not_count_the_others(cells: Cells) -> None:
 def accepted_count(cell: Cell) -> float:
     text = cell.ask("GET", "/metrics").raw.decode()
     return sum(float(line.split()[-1]) for line in text.splitlines() if "messages_accepted_total{" in line)
+
+
+def test_cell_can_be_served_by_another_machine_too(cells: Cells, tmp_path: Path) -> None:
+    """A `serve` with one cell is one process, without a parent."""
+    first, second = cells.cells.values()
+    shutil.copytree(cells.folder / "data" / second.name, tmp_path / second.name)  # the secret
+    with Service(cells.service.database, tmp_path, cells=second.name) as machine:
+        machine.start()
+        assert machine.get("/v1/me", key=second.key).status == 200
+        assert machine.get("/v1/me", key=first.key).code == "wrong_cell"
 
 
 def test_dead_process_of_a_cell_is_replaced_while_the_other_cell_answers(cells: Cells) -> None:

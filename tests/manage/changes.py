@@ -934,6 +934,7 @@ EXCEPTIONS = {
     "cell add": "changes schemas, and no record",
     "cell list": "reads",
     "cell move": "changes the node, and no record",
+    "cell pattern": "computes",
     "cell status": "reads",
     "copy": "writes a new database, and pauses delivery in both: tests/proof/test_live_copy.py",
     "approval list": "reads",
