@@ -189,6 +189,8 @@ def test_tls_report_is_read() -> None:
         dmarc(record())[:-30],
         dmarc(record(count=-1)),
         dmarc(record(count="9" * 5000)),
+        dmarc(record(count="0" * 30 + "9" * 100)),
+        dmarc(*[record(count=10**11)] * 11),
         dmarc(record(count="١")),
         dmarc(record(address="localhost")),
         dmarc(record(), begin="yesterday"),
@@ -206,8 +208,9 @@ def test_tls_report_is_read() -> None:
         b'{"x": ' + b'{"x":' * 90_000,
         json.dumps(TLS).replace("10", "-10").encode(),
         json.dumps(TLS).replace("10", "1e400").encode(),
+        json.dumps(TLS | {"policies": TLS["policies"] * 11}).replace("10,", f"{10**11},").encode(),
     ],
-    ids=map(str, range(28)),
+    ids=map(str, range(31)),
 )  # fmt: skip
 def test_damaged_or_hostile_report_is_refused(content: bytes) -> None:
     with pytest.raises(UnreadableReport):

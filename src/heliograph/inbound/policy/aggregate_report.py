@@ -25,7 +25,7 @@ ELEMENTS_MAX = 1_000_000  # maximum XML elements; parsing one blocks the GIL for
 DEPTH_MAX = 20
 VALUES_MAX = 100_000  # maximum JSON objects and arrays
 TEXT_MAX = 1000  # maximum characters of a value
-COUNT_MAX = 10**12
+COUNT_MAX = 10**12  # maximum mails or sessions of a report, so that the sum of millions of reports fits into 64 bits
 # Octets; the steps are small, so that a document type is refused before much of it is parsed
 PROLOG_STEP, PROLOG_MAX = 256, 64 * KIB
 CACHED_DOMAINS = 1000  # the same few domains repeat in the rows of a report
@@ -121,7 +121,7 @@ class _DmarcReader:
     def __init__(self) -> None:
         self.path: list[str] = []
         self.is_complete = False  # the report's element has ended; the rest is ignored
-        self.elements = self.rows = 0
+        self.elements = self.rows = self.total = 0
         self.values: dict[tuple[str, ...], str] = {}
         self._row: dict[tuple[str, ...], str] = {}
         self._text = ""
@@ -178,6 +178,9 @@ class _DmarcReader:
         row, self._row = self._row, {}
         passes, self._spf_passes = self._spf_passes[:10], []
         count = _to_count(row.get(("record", "row", "count"), ""))
+        self.total += count
+        if self.total > COUNT_MAX:
+            raise UnreadableReport("the records have too high counts")
         domain = _to_domain(row.get(("record", "identifiers", "header_from"), ""))
         address = _to_address(row.get(("record", "row", "source_ip"), ""))
         is_known = bool(domain) and any(_is_return_path_of(domain, passed) for passed in passes)
@@ -246,7 +249,7 @@ def _is_return_path_of(domain: str, passed: str) -> bool:
 
 
 def _to_count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text[:20]) > COUNT_MAX:
+    if not text.isascii() or not text.isdigit() or len(text) > TEXT_MAX:
         raise UnreadableReport("a record has no valid count")
     return int(text)
 
@@ -329,11 +332,14 @@ def _parse_tls(content: bytes) -> TlsReport:
         raise UnreadableReport(f"the JSON is not a TLS report: {str(error)[:100]}") from None
     if not 0 <= day <= DAY_MAX:
         raise UnreadableReport("the report has no valid date")
+    policies = [_to_policy(result) for result in report.policies or ()]
+    if sum(policy.successful + policy.failed + sum(policy.failures.values()) for policy in policies) > COUNT_MAX:
+        raise UnreadableReport("the policies have too high counts")
     return TlsReport(
         submitter=report.organization_name[:TEXT_MAX].strip(),
         id=report.report_id[:TEXT_MAX].strip(),
         day=day,
-        policies=[_to_policy(result) for result in report.policies or ()],
+        policies=policies,
     )
 
 
