@@ -61,8 +61,8 @@ def _value(
     if nested is not None and "examples" not in schema:
         inner = _object(nested, schemas, values, phones)
         return [inner] if schema.get("type") == "array" else inner
-    documented = {field: schema["examples"][0]} if "examples" in schema else {}
-    candidates = values | documented | phones
+    documented_value = {field: schema["examples"][0]} if "examples" in schema else {}
+    candidates = values | documented_value | phones
     if field in candidates and candidates[field] in schema.get("enum", [candidates[field]]):
         return candidates[field]
     if "anyOf" in schema:

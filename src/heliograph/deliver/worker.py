@@ -131,7 +131,7 @@ class Worker:
                 nothing_to_do = self._is_paused() or not await self._store.outbox.count_poison_candidates()
                 if nothing_to_do or await self._drain_and_isolate(drain_timeout_s):
                     poll_s, drain_timeout_s = CANDIDATE_POLL_S, ISOLATION_WAIT_S
-                else:  # sends are slow: let the lanes run for as long as they paused, then pause them for longer
+                else:  # running sends are slow: sending continues for as long as it paused; the next pause is longer
                     poll_s, drain_timeout_s = drain_timeout_s, min(2 * drain_timeout_s, ISOLATION_WAIT_MAX_S)
             except Exception as error:
                 log.warning("cannot check for poison-message candidates", error=type(error).__name__)

@@ -199,7 +199,8 @@ async def _begin_erasure(tx: Tx, target: ErasureTarget, entry: AuditEntry) -> No
     await tx.run("erase_marketing", **filters)
     await tx.run("erase_opt_outs", name=target.address_hash, **filters)
     await tx.run("erase_unsubscribes", name=target.address_hash, **filters)
-    await tx.run("delete_unsubscribes", category="", **filters)  # entries whose hash was already listed
+    # erase_unsubscribes skips categories in which the hash is already listed: delete these entries.
+    await tx.run("delete_unsubscribes", category="", **filters)
     await tx.run("erase_last_sender", **filters)
     await tx.run("erase_auto_replies", **filters)
     await audit.write(tx, entry)

@@ -124,7 +124,7 @@ async def list_all(call: Call) -> Response:
     size, page = min(max(size, 1), PAGE_MAX), _parse_number(query.get("Page", "0"), "Page")
     token, to = query.get("PageToken"), query.get("To", "")
     channels: tuple[Channel, ...] = ("whatsapp",) if to.startswith(WHATSAPP) else ("sms",) if to else CHANNELS
-    after, before = _date_range(query)
+    created_after, created_before = _date_range(query)
     ids: list[str] = []
     for channel in channels:
         search = Search(
@@ -132,8 +132,8 @@ async def list_all(call: Call) -> Response:
             channel=channel,
             address=to.removeprefix(WHATSAPP) or None,
             before=PREFIXES[channel] + token if token else None,
-            created_after=after,
-            created_before=before,
+            created_after=created_after,
+            created_before=created_before,
         )
         ids += [row.id for row in (await call.context.store.messages.search(call.team, search)).rows]
     ids.sort(key=lambda id_: id_[4:], reverse=True)
@@ -270,17 +270,17 @@ def _parse_number(text: str, name: str) -> int:
 
 def _date_range(query: dict[str, str]) -> tuple[int, int]:
     """Return the exclusive limits from `DateSent`, `DateSent>` and `DateSent<`, which are days or times."""
-    after, before = 0, LATEST_TIME
+    created_after, created_before = 0, LATEST_TIME
     for name, value in query.items():
         if name.startswith("DateSent"):
             parsed = parse_timestamp(value if "T" in value else f"{value}T00:00:00Z")
             if parsed is None:
                 raise InvalidRequest(f"{name} must be a date such as 2026-11-15.", param=name)
             if not name.endswith("<"):
-                after = parsed - 1
+                created_after = parsed - 1
             if not name.endswith(">"):
-                before = parsed + (1 if "T" in value and name.endswith("<") else DAY_MS)
-    return after, before
+                created_before = parsed + (1 if "T" in value and name.endswith("<") else DAY_MS)
+    return created_after, created_before
 
 
 # -- one message -------------------------------------------------------------------------------------------------------

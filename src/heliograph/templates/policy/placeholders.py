@@ -37,7 +37,7 @@ class _Scopes:
         return next((name for name in self._lists if name is not None), None)
 
     def read(self, inside: str) -> re.Match[str] | None:
-        """Return the match of a name without a scope; None for other syntax. Also tracks blocks that open or close."""
+        """Return the match if a tag contains a name without a scope, else None. An end tag closes the current block."""
         if _CLOSING.fullmatch(inside):
             if self._lists:
                 self._lists.pop()
