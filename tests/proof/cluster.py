@@ -169,7 +169,7 @@ class Node:
         return {}
 
     def make_database(self) -> None:
-        asyncio.run(self._ask("CREATE DATABASE heliograph"))
+        asyncio.run(self._ask("CREATE DATABASE heliograph", timeout=START_S))
 
     def switch_to(self, other: "Node") -> None:
         """Refused until its Patroni knows that the other one is synchronous."""
@@ -190,9 +190,9 @@ class Node:
     def log(self) -> str:
         return self._log.read_text(errors="replace")[-4000:] if self._log.exists() else ""
 
-    async def _ask(self, query: str) -> Any:
+    async def _ask(self, query: str, timeout: float = 2) -> Any:
         url = f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{self._own}/postgres?sslmode=disable"
-        connection: Any = await asyncpg.connect(url, timeout=1, command_timeout=2)
+        connection: Any = await asyncpg.connect(url, timeout=timeout / 2, command_timeout=timeout)
         try:
             return await connection.fetchval(query)
         finally:
@@ -228,6 +228,14 @@ class Cluster:
         self._wires = Wires()
 
     def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._ended.close()
+            raise
+        return self
+
+    def _start(self) -> None:
         folder = self._ended.enter_context(postgres_server.temporary_folder())
         self._ended.callback(self._wires.close)
         etcd = self._start_etcd(folder)
@@ -238,7 +246,6 @@ class Cluster:
             until(lambda: any(node.leads() for node in self.nodes), START_S)
         self.until_whole()
         self.primary.make_database()
-        return self
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind:
@@ -261,13 +268,13 @@ class Cluster:
         roles = self.primary.roles()
         return next(node for node in self.nodes if roles.get(node.name) == "sync_standby")
 
-    def until_whole(self) -> None:
-        """Wait until one node leads and all others follow, one of them synchronously."""
+    def until_whole(self, members: int | None = None) -> None:
+        """Wait until one node leads and the others follow, one of them synchronously; `members`: all by default."""
 
         def is_whole() -> bool:
             leaders = [node for node in self.nodes if node.leads()]
             roles = leaders[0].roles() if len(leaders) == 1 else {}
-            return len(roles) == len(self.nodes) and "sync_standby" in roles.values()
+            return len(roles) >= (members or len(self.nodes)) and "sync_standby" in roles.values()
 
         until(is_whole, START_S)
 

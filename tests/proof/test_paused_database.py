@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import apsw
 import pytest
@@ -93,11 +94,11 @@ def database(kind: str, folder: Path) -> Iterator[tuple[str, Pause]]:
 def drill(kind: str, folder: Path, seed: int) -> list[int]:
     """Pause an installation's database under load, and return how often each message was sent."""
     folder.mkdir()
-    timeouts = {} if FULL else {"database_timeout_s": "1", "database_connect_s": "1"}
+    timeouts: dict[str, Any] = {} if FULL else {"database_timeout_s": "1", "database_connect_s": "1"}
     with database(kind, folder) as (url, paused), Service(url, folder / "data", **timeouts) as service:
         service.apply()
         running = [service.start() for _ in range(2)]
-        pace = {"clients": 2, "pause_s": 0.3, "retry_s": 0.3} if FULL else {}
+        pace: dict[str, Any] = {"clients": 2, "pause_s": 0.3, "retry_s": 0.3} if FULL else {}
         lengths = pause_lengths(seed)
         with Load(service, **pace) as load:
             for number in rounds(f"pauses {seed}", len(lengths)):

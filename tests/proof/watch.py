@@ -51,7 +51,7 @@ def has_failed(watch: Watch, since: float) -> bool:
 
 
 def commits(url: str) -> Callable[[], bool]:
-    """Return a check that commits a row, on one connection that is replaced when it breaks."""
+    """Return a check that commits a row, on one connection that is replaced after an error."""
     loop = asyncio.new_event_loop()
     connections: list[Any] = []
 
@@ -63,8 +63,6 @@ def commits(url: str) -> Callable[[], bool]:
     def check() -> bool:
         try:
             loop.run_until_complete(commit())
-        except asyncpg.ReadOnlySQLTransactionError:  # a standby
-            return False
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
             while connections:
                 connections.pop().terminate()
