@@ -97,7 +97,7 @@ SELECT team, sealed, host, set_at FROM chat_hook WHERE team = :team;
 
 -- name: set_chat_hook
 -- Insert or replace the chat webhook of a team.
-INSERT INTO chat_hook (team, sealed, host, set_at) VALUES (:team, :sealed, :host, :set_at)
+INSERT INTO chat_hook (team, sealed, host, set_at) VALUES (:team, :encrypted_url, :host, :set_at)
 ON CONFLICT (team) DO UPDATE SET sealed = excluded.sealed, host = excluded.host, set_at = excluded.set_at;
 
 -- name: delete_chat_hook
