@@ -69,7 +69,6 @@ _DATE = re.compile(r"(?<!\d)\d{4}(?!\d)|\d{1,4}[./\-年년] ?\d{1,2}[./\-月월]
 _TIME = re.compile(r"\d{1,2} ?[:.時时] ?\d{2}")
 _ADDRESS = re.compile(r"[^\s<>()\"]{1,64}@[^\s<>()\"]{1,255}[>)]{0,2}")
 _LAST_ADDRESS = re.compile(r"@[^\s<>()\":：]{1,255}[>)]{0,2}\s?[:：]\Z")
-_NAMED = re.compile(r"[0-9]{1,4}[:年./-][0-9]{1,2}|@")  # a time, a date or an address
 # end of an address and of the attribution after it
 _WRAPPED_ADDRESS_END = re.compile(r">\s?(?:[^\s>]{1,12}\s?){0,3}[:：]\s{0,3}")
 _SENTENCE_END = re.compile(r"[^\W\d_]{4}[.…]\Z|[!?]\Z")
