@@ -260,6 +260,13 @@ async def test_another_address_is_used_while_another_process_sends_first_after_a
         assert net.sources() == {f"[{SECOND}]"}
 
 
+async def test_a_pause_that_ended_before_this_process_knew_of_it_holds_nothing() -> None:
+    async with network(providers={"google": {"per_minute": 60}}) as net:
+        pause = Pause(refused_at=net.clock.now() - 1000)
+        net.states[ProviderKey("mx", "google", "")] = ProviderState(pause=pause)
+        assert held(await net.send_all(10)) == 0
+
+
 async def test_without_the_database_each_process_sends_one_message_after_a_pause() -> None:
     script: Script = {"mail": [TOO_FAST.replace("421", "450"), "250 ok"]}
     async with network(script, providers={"google": {"connections": 2}}) as net:

@@ -39,6 +39,8 @@ GOOD_POSTGRES = {
     "standby": False,
     "may_create": True,
 }
+FAILS: list[str] = []  # records of a name that no name server answers
+
 ZONE: Zone = {
     ("probe.test", "MX"): ["10 mx.probe.test."],
     ("mx.probe.test", "A"): ["127.0.0.1"],
@@ -128,6 +130,10 @@ def test_missing_dns_records_are_reported(server: int, changed: Zone, check: str
         ),
         ({("1.2.0.192.zen.spamhaus.org", "A"): ["127.0.0.2"]}, "FAIL", "192.0.2.1 is listed by zen.spamhaus.org (127"),
         ({("1.2.0.192.bl.spamcop.net", "A"): ["127.255.255.254"]}, "warn", "bl.spamcop.net refuses queries"),
+        ({("1.2.0.192.bl.spamcop.net", "A"): ["198.51.100.7"]}, "warn", "the answer of bl.spamcop.net is not from a"),
+        ({("1.2.0.192.in-addr.arpa", "PTR"): FAILS}, "warn", "the reverse DNS of 192.0.2.1 cannot be looked up"),
+        ({("mail.example.com", "A"): FAILS}, "warn", "the reverse DNS of 192.0.2.1 cannot be looked up"),
+        ({("1.2.0.192.bl.spamcop.net", "A"): FAILS}, "warn", "bl.spamcop.net cannot be asked about 192.0.2.1"),
     ],
 )
 def test_source_addresses_are_checked_in_dns(changed: Zone, level: str, message: str) -> None:
@@ -143,6 +149,7 @@ def test_source_addresses_are_checked_in_dns(changed: Zone, level: str, message:
 
     async def check_sources() -> list[Finding]:
         async with DnsPeer(zone | changed) as peer:
+            peer.failing_names = {name for (name, _), records in changed.items() if records is FAILS}
             host, _, port = peer.address.partition(":")
             site = Site(PUBLIC, Resolver((host, int(port)), mail.PROBE_S), diagnostics=diagnostics)
             return await mail.check_source_addresses(site)

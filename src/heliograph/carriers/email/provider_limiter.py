@@ -153,7 +153,8 @@ class RefusalPause:
     def adopt(self, shared: Pause) -> None:
         """Take over the state shared by all processes unless this process knows of later replies."""
         if shared.refused_at > self._pause.refused_at:
-            self._sending_max = 1
+            if shared.refusals:
+                self._sending_max = 1
         elif shared.refused_at < self._pause.refused_at or not self.is_active:
             return
         self._pause = shared

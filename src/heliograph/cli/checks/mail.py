@@ -24,6 +24,7 @@ from heliograph.storage.carrier_stats import RecentCarrierCounts
 
 PROBE_S = 5.0
 BLOCKLISTS = ("zen.spamhaus.org", "bl.spamcop.net")
+LISTED_PREFIX = "127."  # other answers are not from a blocklist (RFC 5782, 2.1) but from a name server that redirects
 QUERY_REFUSED_PREFIX = "127.255.255."  # a blocklist that refuses queries from our name server responds with this
 EXCHANGERS_MAX = 2  # after this many unreachable mail servers, port 25 counts as blocked
 
@@ -153,8 +154,16 @@ async def resolve_addresses(site: Site, host: str) -> list[str]:
 
 async def query_records(site: Site, host: str, kind: str) -> list[str]:
     try:
+        return await _query_answered(site, host, kind)
+    except DnsTimeout:
+        return []
+
+
+async def _query_answered(site: Site, host: str, kind: str) -> list[str]:
+    """Return the records; empty if not found. Raises DnsTimeout if no name server answers."""
+    try:
         return [record.to_text().rstrip(".").lower() for record in await site.resolver.query(host, kind)]
-    except (NameNotFound, DnsTimeout):
+    except NameNotFound:
         return []
 
 
@@ -172,28 +181,43 @@ async def check_source_addresses(site: Site) -> list[Finding]:
 
 async def _check_source_address(site: Site, address: str, helo: str | None) -> list[Finding]:
     name = dns.reversename.from_address(address)
-    hosts = await query_records(site, str(name), "PTR")
-    confirmed = [host for host in hosts if address in await resolve_addresses(site, host)]
-    if not hosts:
-        findings = [fail(f"{address} has no PTR record", "set it at your hosting provider")]
-    elif not confirmed:
-        fix = f"publish an address record for {hosts[0]} with {address}"
-        findings = [fail(f"{address} has the PTR record {hosts[0]}, which does not resolve back to it", fix)]
-    elif helo and helo not in confirmed:
-        fix = f"set the PTR record to {helo}, or the carrier's greeting name (helo) to {confirmed[0]}"
-        findings = [warn(f"{address} has the PTR record {confirmed[0]}, but the carrier greets with {helo}", fix)]
-    else:
-        findings = [ok(f"{address} has the PTR record {confirmed[0]}")]
+    try:
+        findings = [await _check_source_name(site, address, str(name), helo)]
+    except DnsTimeout as error:
+        findings = [warn(f"the reverse DNS of {address} cannot be looked up ({error})", "check again later")]
     reversed_address = name.relativize(dns.name.from_text("in-addr.arpa" if "." in address else "ip6.arpa"))
     for blocklist in BLOCKLISTS:
-        replies = await query_records(site, f"{reversed_address}.{blocklist}", "A")
+        try:
+            replies = await _query_answered(site, f"{reversed_address}.{blocklist}", "A")
+        except DnsTimeout as error:
+            findings.append(warn(f"{blocklist} cannot be asked about {address} ({error})", "check again later"))
+            continue
+        listings = [reply for reply in replies if reply.startswith(LISTED_PREFIX)]
         if any(reply.startswith(QUERY_REFUSED_PREFIX) for reply in replies):
             fix = "use a name server of your own, not a public one"
             findings.append(warn(f"{blocklist} refuses queries of this name server", fix))
-        elif replies:
+        elif listings:
             fix = f"look up the reason at {blocklist.split('.', 1)[1]} and ask for removal after fixing it"
-            findings.append(fail(f"{address} is listed by {blocklist} ({', '.join(replies)})", fix))
+            findings.append(fail(f"{address} is listed by {blocklist} ({', '.join(listings)})", fix))
+        elif replies:
+            fix = "use a name server that does not change answers"
+            findings.append(warn(f"the answer of {blocklist} is not from a blocklist ({', '.join(replies)})", fix))
     return findings
+
+
+async def _check_source_name(site: Site, address: str, reverse_name: str, helo: str | None) -> Finding:
+    """Check the PTR record of a source address. Raises DnsTimeout."""
+    hosts, kind = await _query_answered(site, reverse_name, "PTR"), "AAAA" if ":" in address else "A"
+    confirmed = [host for host in hosts if address in await _query_answered(site, host, kind)]
+    if not hosts:
+        return fail(f"{address} has no PTR record", "set it at your hosting provider")
+    if not confirmed:
+        fix = f"publish an address record for {hosts[0]} with {address}"
+        return fail(f"{address} has the PTR record {hosts[0]}, which does not resolve back to it", fix)
+    if helo and helo not in confirmed:
+        fix = f"set the PTR record to {helo}, or the carrier's greeting name (helo) to {confirmed[0]}"
+        return warn(f"{address} has the PTR record {confirmed[0]}, but the carrier greets with {helo}", fix)
+    return ok(f"{address} has the PTR record {confirmed[0]}")
 
 
 def helo_name(settings: Settings) -> str | None:
