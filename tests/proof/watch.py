@@ -63,7 +63,7 @@ def commits(url: str) -> Callable[[], bool]:
     def check() -> bool:
         try:
             loop.run_until_complete(commit())
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
+        except Exception:  # whatever the driver raises when a server goes down
             while connections:
                 connections.pop().terminate()
             return False
