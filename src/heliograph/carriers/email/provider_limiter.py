@@ -38,7 +38,7 @@ from heliograph.runtime import metrics
 
 CRITICAL_REPORT_S = 0.5  # delay until messages sent without a token are counted for all processes
 RETRY_S = 1.0  # wait until the shared state is accessed again if it could not be reached
-SENDING_MAX = 16  # messages under way at once after a refusal, above which their number is not limited any more
+SENDING_MAX = 8  # messages under way at once after a refusal, above which their number is not limited any more
 RECHECK_MS = 2 * TOKEN_VALID_MS  # a message that waited longer for a connection needs a new token
 TEXT_BY_REASON: dict[HoldReason, str] = {
     "provider_rate": "the rate limit for {provider} is reached",
@@ -82,8 +82,8 @@ class SendPermit(msgspec.Struct, kw_only=True, eq=False):
 class RefusalPause:
     """The pause after a provider refused a message because of the rate, as known to this process.
 
-    After the pause one message is sent first, and then as many at once as were accepted since, so that a backlog is not
-    refused as a whole.
+    After the pause one message is sent first. Then one more is sent at once each time as many were accepted, so that a
+    backlog is not refused as a whole.
     """
 
     def __init__(self) -> None:
@@ -92,6 +92,7 @@ class RefusalPause:
         self._probe_at = 0  # when to ask again whether this process may send it
         self._sending = set[SendPermit]()  # messages under way that were sent after the refusal
         self._sending_max: int | None = None  # None: no limit
+        self._accepted = 0  # messages accepted since that maximum grew
 
     @property
     def refused_at(self) -> int:
@@ -140,7 +141,10 @@ class RefusalPause:
         if permit.attempted_at <= self._pause.refused_at:
             return False
         if self._sending_max is not None:
-            self._sending_max = self._sending_max + 1 if self._sending_max < SENDING_MAX else None
+            self._accepted += 1
+            if self._accepted >= self._sending_max:
+                self._accepted = 0
+                self._sending_max = self._sending_max + 1 if self._sending_max < SENDING_MAX else None
         if not self.is_active:
             return False
         self._pause = end_pause(self._pause, permit.attempted_at)
@@ -148,13 +152,13 @@ class RefusalPause:
 
     def refuse(self, permit: SendPermit, now: int, *, closes_connection: bool) -> None:
         self._pause = begin_pause(self._pause, permit.attempted_at, now, closes_connection=closes_connection)
-        self._sending_max = 1
+        self._sending_max, self._accepted = 1, 0
 
     def adopt(self, shared: Pause) -> None:
         """Take over the state shared by all processes unless this process knows of later replies."""
         if shared.refused_at > self._pause.refused_at:
             if shared.refusals:
-                self._sending_max = 1
+                self._sending_max, self._accepted = 1, 0
         elif shared.refused_at < self._pause.refused_at or not self.is_active:
             return
         self._pause = shared
