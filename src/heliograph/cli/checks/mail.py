@@ -206,7 +206,7 @@ async def _check_source_address(site: Site, address: str, helo: str | None) -> l
 
 
 async def _check_source_name(site: Site, address: str, reverse_name: str, helo: str | None) -> Finding:
-    """Check the PTR record of a source address. Raises DnsTimeout."""
+    """Check the reverse DNS of a source address. Raises DnsTimeout."""
     hosts, kind = await _query_answered(site, reverse_name, "PTR"), "AAAA" if ":" in address else "A"
     confirmed = [host for host in hosts if address in await _query_answered(site, host, kind)]
     if not hosts:
