@@ -208,7 +208,7 @@ class Judge:
 
     def check(self, request: Fuzzed, host: str, port: int, asked: Cell | None, status: int, raw: bytes) -> None:
         """Check an answer. `asked`: the cell whose process was asked directly; None behind a proxy."""
-        where = f"{request.method} {request.path} host {host} port {port}: {status} {raw[:200]!r}"
+        where = f"{request.method} {request.path} host {host} port {port} {request.headers}: {status} {raw[:200]!r}"
         for name, mark in MARKS.items():
             is_own = request.owner is not None and name == request.owner.name
             if mark.encode() in raw and not is_own:
