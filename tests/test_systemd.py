@@ -1,12 +1,15 @@
 """Units of Type=notify: only the parent process reports that the service is ready, alive and stopping."""
 
+import asyncio
 import queue
 import socket
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from heliograph.runtime.systemd import feed_watchdog
 from tests.service import PATIENCE_S, Service
 
 Words = queue.Queue[tuple[str, int]]
@@ -30,6 +33,30 @@ def test_systemd_is_notified_of_ready_watchdog_and_stopping(
             output += until("STOPPING=1", words)
     assert {pid for _, pid in output} == {process.pid}
     assert [word for word, _ in output if word != "WATCHDOG=1"] == ["READY=1", "STOPPING=1"]
+
+
+@pytest.mark.anyio
+async def test_watchdog_does_not_block_the_event_loop_when_nobody_reads_its_socket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    monkeypatch.setenv("WATCHDOG_USEC", "2000")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as unread:
+        unread.bind(str(tmp_path / "notify"))
+        unread.setblocking(False)
+        task = asyncio.create_task(feed_watchdog())
+        fill_queue(tmp_path / "notify")
+        for _ in range(5):  # the watchdog is fed meanwhile
+            await asyncio.sleep(0.002)
+        task.cancel()
+        assert unread.recv(100) == b"WATCHDOG=1"
+
+
+def fill_queue(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, suppress(BlockingIOError):
+        sender.setblocking(False)
+        while True:
+            sender.sendto(b"WATCHDOG=1", str(path))
 
 
 def listen(heard: socket.socket, words: Words) -> None:
