@@ -15,7 +15,7 @@ FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
 JOBS ?= 6
 DIST ?= dist
 
-.PHONY: help setup run demo test test-all test-clean test-lowest test-autovacuum test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-steps bench-backlog bench-capacity bench-setup screenshots clients site manifests fmt lock dist image image-base release check-release clean
+.PHONY: help setup run demo test test-all test-failed test-clean test-lowest test-autovacuum test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-steps bench-backlog bench-capacity bench-setup screenshots clients site manifests fmt lock dist image image-base release check-release clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ test: setup ## Run the tests but the slow ones, on SQLite and a PostgreSQL of th
 test-all: setup ## Run all tests, also with browsers and the short form of proofs: what CI runs (goal: twelve minutes)
 	@echo "Collecting tests (some seconds), then a dot for each …"
 	@$(PYTEST) --workers $(JOBS) && echo "make test-all: passed" || { echo "make test-all: FAILED"; exit 1; }
+
+test-failed: setup ## Run the tests again that failed in the last run, one after the other
+	@$(PYTEST) --last-failed --last-failed-no-failures none
 
 test-clean: ## Run make test in a fresh Debian as root, and make run in another as a user (needs root); all of them: MATRIX=all
 	@$(PYTHON) tests/clean_root.py $(if $(MATRIX),--matrix $(MATRIX))
