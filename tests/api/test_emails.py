@@ -274,6 +274,8 @@ TEMPLATE_ROWS: list[tuple[Body, int, str, list[str] | None]] = [
     ({"variables": {"name": "two\nlines"}}, 400, "invalid_subject", None),
     ({"variables": {"name": "a", "customer.name": "b"}}, 400, "invalid_request", None),
     ({"variables": {"name": ["a"]}}, 400, "invalid_request", None),
+    ({"variables": {"name": {}}}, 400, "invalid_request", None),
+    ({"variables": {"name": "x", "a": {}}}, 422, "unknown_variable", ["a"]),
 ]
 
 

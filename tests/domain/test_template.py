@@ -123,6 +123,34 @@ def test_template_variables_matching_the_declaration_pass(more: dict[str, str]) 
     check_variables(DECLARING, Values({"name": "", "order.id": "1"} | more))
 
 
+@pytest.mark.parametrize(
+    ("given", "refusal", "names"),
+    [
+        ({"other": {}}, UnknownVariable, ["other"]),
+        ({"customer": {"b": {}, "a": {"x": {}}}}, UnknownVariable, ["a.x", "b"]),
+        ({"order": {"other": {}}}, UnknownVariable, ["order.other"]),
+        ({"brand": {}}, UnknownVariable, ["brand"]),
+        ({"k" * 1000: {}}, UnknownVariable, None),
+        ({"note": {}}, InvalidRequest, None),
+        ({"note": {"x": {}}}, InvalidRequest, None),
+        ({"order.id": {}}, InvalidRequest, None),
+    ],
+)
+def test_template_variables_that_are_empty_objects_are_refused(
+    given: dict[str, Any], refusal: type[Refusal], names: list[str] | None
+) -> None:
+    with pytest.raises(refusal) as error:
+        check_variables(DECLARING, read_variables({"name": "", "customer.order.id": "1"} | given))
+    assert len(error.value.message) < 500
+    if names:
+        assert error.value.details == {"variables": names}
+
+
+@pytest.mark.parametrize("given", [{"customer": {}}, {"order": {}}, {"other": None}, {"customer": {"order": {}}}])
+def test_template_variables_without_members_are_absent(given: dict[str, Any]) -> None:
+    check_variables(DECLARING, read_variables({"name": "", "order.id": "1"} | given))
+
+
 def test_template_missing_and_unknown_variables_are_listed() -> None:
     assert missing_and_unknown(DECLARING, Values({"x": "", "name": "", "y": ""})) == (["order.id"], ["x", "y"])
 

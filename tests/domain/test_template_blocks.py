@@ -192,6 +192,8 @@ LINE = {"title": "a", "price": 1}
         {"items": [LINE | {"title": ["b"]}]},
         {"items": [LINE, {"title": {"en": "b"}}]},  # the wrong type is reported before the missing price
         {"items": [], "x": {"en": "b"}},
+        {"items": {}},
+        {"items": [], "x": {}},
     ],
 )
 def test_another_type_is_an_invalid_request(given: dict[str, Any]) -> None:
@@ -508,6 +510,7 @@ def _spelled(value: Any) -> Any:
         ({"items": [{"title": "a", "price": 1, "sku": 7}]}, {"items": [{"title": "a", "price": 1}]}),
         ({"customer": {"items": [{"z": 1}, 5]}, "other": [1]}, {"items": [{}, 5]}),
         ({"items": "x", "x": ["a"]}, {"items": "x", "x": ["a"]}),
+        ({"items": {}, "x": {}}, {}),
     ],
 )
 def test_requests_in_foreign_formats_may_have_extra_variables(given: dict[str, Any], kept: dict[str, Any]) -> None:

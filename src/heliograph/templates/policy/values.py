@@ -37,6 +37,7 @@ class Values(msgspec.Struct, frozen=True):
     texts: dict[str, str] = {}
     false: frozenset[str] = frozenset()  # names whose value is the boolean false
     lists: dict[str, "list[Values]"] = {}
+    empty_objects: frozenset[str] = frozenset()  # names whose value is an object without members
 
     def is_true(self, name: str) -> bool:
         """Return whether `{{#if name}}` shows its content: 0 counts as true; "", false and an empty list as false."""
@@ -58,11 +59,14 @@ def _read_values(variables: Mapping[str, Any], prefix: str) -> Values:
     texts: dict[str, str] = {}
     lists: dict[str, list[Values]] = {}
     false = []
+    empty_objects = []
     for path, value in islice(_flatten(variables, ""), FIELDS_READ_MAX if prefix else VARIABLES_READ_MAX):
         name = path if prefix else path.removeprefix("customer.")
         if isinstance(value, dict):  # an empty object: members of others are already flattened
             if prefix:
                 raise _object_error(prefix + name)
+            if name != "customer":
+                empty_objects.append(name)
             continue
         if isinstance(value, list) and not prefix:
             is_consistent, text = lists.setdefault(name, items := _read_items(value, name)) == items, None
@@ -76,7 +80,7 @@ def _read_values(variables: Mapping[str, Any], prefix: str) -> Values:
             )
         if value is False:
             false.append(name)
-    return Values(texts, frozenset(false), lists)
+    return Values(texts, frozenset(false), lists, frozenset(empty_objects))
 
 
 def _read_items(raw_items: list[Any], name: str) -> list[Values]:
@@ -99,9 +103,7 @@ def check_variables_size(variables: dict[str, Any] | None) -> None:
 
 def _flatten(group: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     for key, value in group.items():
-        if isinstance(value, dict):
-            if not value:
-                yield prefix + key, value
+        if isinstance(value, dict) and value:
             inner = f"{prefix}{key}."
             # No template declares a name this long. All nested members share the shortened name, to limit the output.
             yield from _flatten(value, inner) if len(inner) <= 2 * NAME_MAX else [(f"{inner[:NAME_MAX]}…", "")]
@@ -148,7 +150,7 @@ def keep_declared(template: Template | None, variables: dict[str, Any] | None) -
     return {
         name: _keep_declared_fields(template.shapes.get(name), value)
         for name, value in islice(named_values, VARIABLES_READ_MAX)
-        if name in names
+        if name in names and value != {}
     }
 
 
@@ -226,6 +228,10 @@ def missing_and_unknown(template: Template, values: Values) -> tuple[list[str], 
     not_required = {*values_by_name, *template.optional, *template.fallback}
     missing = [name for name in declared if name not in not_required]
     unknown = [name for name in values_by_name if name not in declared]
+    if values.empty_objects:
+        paths = [name.split(".") for name in declared]
+        groups = {".".join(parts[:count]) for parts in paths for count in range(1, len(parts) + 1)}
+        unknown += sorted(values.empty_objects - groups)
     for name, shape in template.shapes.items():
         for index, item in enumerate(values.lists.get(name, ()) if shape.list else ()):
             missing += [f"{name}[{index}].{field}" for field in shape.list if field not in item.texts]
@@ -240,9 +246,12 @@ def check_variables(template: Template, values: Values) -> None:
     """
     if values.lists or template.shapes:
         check_types(template, values)
+    for name in template.variables if values.empty_objects else ():
+        if name in values.empty_objects:
+            raise _object_error(name)
     missing, unknown = missing_and_unknown(template, values)
     if unknown:
-        _check_no_objects(template.variables, values.texts, "")
+        _check_no_objects(template.variables, {*values.texts, *values.empty_objects}, "")
     if missing:
         raise _names_error(MissingVariable, f"The template {template.id} needs these variables", missing)
     if unknown:
@@ -270,7 +279,7 @@ def check_bounds(template: Template, values: Values) -> None:
 def check_types(template: Template, values: Values) -> None:
     for name, shape in template.shapes.items():
         is_not_list = name in values.texts or any(path.startswith(f"{name}.") for path in values.texts)
-        if shape.list and is_not_list:
+        if shape.list and (is_not_list or name in values.empty_objects):
             raise InvalidRequest(f"The variable {name!r} is a list of objects.", param=f"variables.{name}")
         for index, item in enumerate(values.lists.get(name, ())):
             _check_no_objects(shape.list, item.texts, f"{name}[{index}].")
@@ -281,17 +290,17 @@ def check_types(template: Template, values: Values) -> None:
             )
 
 
-def _check_no_objects(declared: Collection[str], values: Mapping[str, str], path_prefix: str) -> None:
+def _check_no_objects(declared: Collection[str], names: Collection[str], path_prefix: str) -> None:
     """Reject an object that was passed for a variable which is declared as a plain value.
 
-    Objects were flattened before: for an object `a` with a member `b`, `values` has the name `a.b` and not `a`.
+    Objects were flattened before: for an object `a` with a member `b`, `names` has `a.b` and not `a`.
     """
-    for name in values:
+    for name in names:
         if name in declared:
             continue
         parts = name.split(".")
         for prefix in (".".join(parts[:count]) for count in range(1, len(parts))):
-            if prefix in declared and prefix not in values:
+            if prefix in declared and prefix not in names:
                 raise _object_error(path_prefix + prefix)
 
 
