@@ -430,6 +430,24 @@ def test_every_endpoint_is_in_the_contract() -> None:
     assert paths - set(re.findall(r"/[\w/:.-]+", read("docs/internals/contract.md"))) == set()
 
 
+RECORDS = {
+    "key": ["KeyRecord"],
+    "webhook": ["WebhookRecord"],
+    "delivery": ["DeliveryRecord", "AttemptRecord"],
+    "domain": ["DomainView", "RecordView"],
+    "timeline event": ["EventView"],
+}
+
+
+@pytest.mark.parametrize(("name", "schemas"), RECORDS.items(), ids=RECORDS)
+def test_the_contract_names_every_field_of_a_record(name: str, schemas: list[str]) -> None:
+    rows = table(section("docs/internals/contract.md", "12. Reading and managing"))
+    [fields] = [fields for first, fields, *_ in rows if first == name]
+    components = json.loads(read("docs/openapi.json"))["components"]["schemas"]
+    properties = {field for schema in schemas for field in components[schema]["properties"]}
+    assert properties - set(re.findall(r"`(\w+)", fields)) == set()
+
+
 # -- the README's lines ------------------------------------------------------------------------------------
 
 
