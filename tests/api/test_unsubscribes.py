@@ -268,6 +268,15 @@ def test_template_cannot_use_the_url_without_a_category_or_with_a_format(
     assert [(item["code"], item["part"]) for item in errors] == [(code, part)]
 
 
+def test_render_bounds_include_the_url(service: Service, address: str) -> None:
+    rendered = service.post("/v1/templates/tpl_newsletter/render", {})
+    assert rendered.status == 200, rendered.raw
+    body = {"to": address, "from": "hello@acme.test", "template_id": "tpl_newsletter"}
+    sent = service.post("/v1/emails?dry_run=true", body).json
+    size = sum(len(sent[part].encode()) for part in ("subject", "html", "text"))
+    assert size < rendered.json["bounds"]["octets_max"] < size + 2000
+
+
 def test_template_with_a_category_can_use_the_url(service: Service) -> None:
     fields = {"channel": "email", "name": "Offers", "subject": "x", "text": "{{unsubscribe_url}}", "category": "offers"}
     created = service.post("/v1/templates", fields)

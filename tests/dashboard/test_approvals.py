@@ -203,6 +203,13 @@ async def test_approval_shows_maximum_size_and_price_of_template(pages: Pages, s
 
 
 @pytest.mark.anyio
+async def test_approvals_show_a_template_with_an_unsubscribe_link(pages: Pages, store: Store) -> None:
+    fields = {"channel": "email", "body": None, "subject": "News", "text": "{{unsubscribe_url}}", "category": "news"}
+    await write_records(store, ("template", SMS.id, replace(SMS, **fields), TEAM))
+    assert "At most 1 KB, with any values" in (await pages.get(LIST, OPERATOR)).text
+
+
+@pytest.mark.anyio
 async def test_approval_shows_request_age_and_team_statistics(store: Store, pages: Pages, clock: Any) -> None:
     id_ = clock.new_id("dom_")
     clock.forward(3 * 86_400_000)

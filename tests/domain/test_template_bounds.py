@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heliograph.domain.mail.unsubscribe import UnsubscribeLink, link_url, sign_link
 from heliograph.domain.setup.records import Layout, LocaleParts, Segmenting, Template, VariableType
 from heliograph.templates.policy.bounds import Bounds, bounds_of
 from heliograph.templates.policy.check import check_template
@@ -107,6 +108,27 @@ def test_template_segment_and_price_bounds_are_exact(body: str, segmenting: Segm
 def test_template_bound_includes_the_layout() -> None:
     layout = Layout(id="lay_1", team="team_1", name="L", text="[{{content}}]")
     assert bounds(template(subject="s", text="abc"), layout).octets == 6
+
+
+@pytest.mark.parametrize(
+    ("html", "around"),
+    [
+        ("{{unsubscribe_url}}", 0),
+        ('<a href="{{unsubscribe_url}}">', len('<a href="">')),
+        ('<a href="{{unsubscribe_url}}?page=1">', len('<a href="?page=1">') + 1),  # a separator may be inserted
+    ],
+)
+def test_template_bound_includes_the_longest_unsubscribe_url(html: str, around: int) -> None:
+    item = template(subject="s", html=html, category="news", variables=(), shapes={})
+    link = UnsubscribeLink(team=item.team, address=f"{'a' * 64}@{'a' * 253}", category="a" * 32, locale="en")
+    url = link_url("https://a.test", sign_link(b"secret", link))
+    result = bounds_of(item, BRANDS, None, "spec", base_url="https://a.test")
+    assert result and result.octets == 1 + around + len(url)
+
+
+def test_template_bound_includes_the_unsubscribe_url_of_the_layout() -> None:
+    layout = Layout(id="lay_1", team="team_1", name="L", text="{{content}} {{unsubscribe_url}}")
+    assert bounds(template(subject="s", text="abc", category="news"), layout).octets > 500
 
 
 def test_template_without_lengths_has_no_bound() -> None:

@@ -23,7 +23,7 @@ from heliograph.domain.phones.gsm import count_segments
 from heliograph.domain.phones.phone import country_of, parse_phone
 from heliograph.domain.refusals import TemplateNotFound
 from heliograph.domain.sending.pricing import format_money, price_for
-from heliograph.domain.setup.records import Layout, Team, Template
+from heliograph.domain.setup.records import Layout, Platform, Team, Template
 from heliograph.templates.policy.bounds import bounds_of
 from heliograph.templates.policy.locales import localize, read_locale
 from heliograph.templates.policy.render import estimate_octets, render
@@ -91,21 +91,20 @@ async def render_template(call: Call) -> Response:
     check_variables_size(request.variables)
     octets = estimate_octets(template, iterate_texts(request.variables), layout)
     await call.reserve_memory(octets)
-    brand = default_brand_values(team, call.context.store.setup.current.platform)
-    brands = possible_brand_values(team, call.context.store.setup.current.platform)
-    return await large_json_response(octets, lambda: _view(template, layout, values, brand, team, country, brands))
+    platform, base_url = call.context.store.setup.current.platform, call.context.base_url
+    return await large_json_response(octets, lambda: _view(template, layout, values, team, country, platform, base_url))
 
 
 def _view(
     template: Template,
     layout: Layout | None,
     values: Values,
-    brand: dict[str, str],
     team: Team,
     country: str | None,
-    brands: list[dict[str, str]],
+    platform: Platform,
+    base_url: str,
 ) -> RenderView:
-    rendered = render(template, values, brand, layout)
+    rendered = render(template, values, default_brand_values(team, platform), layout)
     missing, unknown = missing_and_unknown(template, values)
     segments = count_segments(rendered.body or "") if template.channel == "sms" else None
     count = segments.billed(team.record.segmenting) if segments else 1
@@ -120,12 +119,13 @@ def _view(
         price=format_money(price_for(template, country) * count),
         missing=missing,
         unknown=unknown,
-        bounds=_bounds(team.templates[template.id], team, brands),  # over all languages
+        bounds=_bounds(team.templates[template.id], team, platform, base_url),  # over all languages
     )
 
 
-def _bounds(template: Template, team: Team, brands: list[dict[str, str]]) -> BoundsView | None:
-    bounds = bounds_of(template, brands, team.layouts.get(template.layout or ""), team.record.segmenting)
+def _bounds(template: Template, team: Team, platform: Platform, base_url: str) -> BoundsView | None:
+    brands, layout = possible_brand_values(team, platform), team.layouts.get(template.layout or "")
+    bounds = bounds_of(template, brands, layout, team.record.segmenting, base_url=base_url)
     if bounds is None:
         return None
     return BoundsView(octets_max=bounds.octets, segments_max=bounds.segments, price_max=format_money(bounds.price))

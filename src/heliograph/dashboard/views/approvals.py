@@ -273,4 +273,5 @@ def _message_bounds(request: PageRequest, offer: Template) -> Bounds | None:
     """Return the maximum size and cost of a message from this template at the offered price; None if unbounded."""
     team = request.setup.teams[offer.team]
     brands = possible_brand_values(team, request.setup.platform)
-    return bounds_of(offer, brands, team.layouts.get(offer.layout or ""), team.record.segmenting)
+    layout = team.layouts.get(offer.layout or "")
+    return bounds_of(offer, brands, layout, team.record.segmenting, base_url=request.context.base_url)

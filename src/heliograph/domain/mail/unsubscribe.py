@@ -7,16 +7,17 @@ import base64
 import binascii
 import hmac
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Literal, get_args
 
 import msgspec
 
-from heliograph.domain.limits import KIB
+from heliograph.domain.limits import DOMAIN_MAX, KIB, LOCAL_PART_MAX
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.text import quoted
 
 CATEGORY = re.compile(r"[a-z0-9_-]{1,32}")
+CATEGORY_MAX = 32  # characters
 CATEGORIES_MAX = 100
 VARIABLE = "unsubscribe_url"  # placeholder in templates and layouts, without braces
 PLACEHOLDER = f"{{{{{VARIABLE}}}}}"
@@ -70,6 +71,14 @@ def parse_link(key: bytes, token: str) -> UnsubscribeLink | None:
 
 def link_url(base_url: str, token: str) -> str:
     return f"{base_url}{LINK_PATH}{token}"
+
+
+def longest_url(base_url: str, team: str, locales: Iterable[str]) -> str:
+    """Return a URL as long as the longest unsubscribe URL of a team's emails in these languages."""
+    address = "a" * (LOCAL_PART_MAX + len("@") + DOMAIN_MAX)
+    locale = max(locales, key=len, default="")
+    link = UnsubscribeLink(team=team, address=address, category="a" * CATEGORY_MAX, locale=locale)
+    return link_url(base_url, sign_link(b"", link))
 
 
 def insert_url(text: str | None, url: str) -> str | None:

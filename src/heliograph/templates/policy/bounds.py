@@ -12,13 +12,13 @@ from datetime import UTC, date, datetime
 from functools import lru_cache, partial, reduce
 from itertools import product
 from math import prod
-from typing import TypeGuard
 from zoneinfo import ZoneInfo
 
 import msgspec
 from babel.dates import format_date, format_time, get_datetime_format
 
 from heliograph.domain.limits import BODY_OCTETS_MAX, SUBJECT_OCTETS_MAX
+from heliograph.domain.mail.unsubscribe import VARIABLE, longest_url
 from heliograph.domain.phones.gsm import MULTIPART_UNITS, SINGLE_PART_UNITS, Encoding, count_segments
 from heliograph.domain.setup.records import Layout, Segmenting, Template, VariableType
 from heliograph.templates.policy.formats import (
@@ -109,15 +109,26 @@ def size_of(text: str) -> Size:
 
 
 def bounds_of(
-    template: Template, brands: Sequence[Mapping[str, str]], layout: Layout | None, segmenting: Segmenting
+    template: Template,
+    brands: Sequence[Mapping[str, str]],
+    layout: Layout | None,
+    segmenting: Segmenting,
+    *,
+    base_url: str = "",
 ) -> Bounds | None:
-    """Return upper bounds for the template; None if a variable declares no maximum length."""
+    """Return upper bounds for the template; None if a variable declares no maximum length.
+
+    `base_url`: public URL of the service, with which unsubscribe links begin.
+    """
     if any(template.shapes.get(name, VariableType()).max_length is None for name in required_names(template)):
         return None
     translations = [localize(template, tag) for tag in (None, *template.locales)]
     brand_groups = [[brand] for brand in brands] if len(brands) <= BRANDS_MAX else [brands]
+    url = longest_url(base_url, template.team, [template.locale, *template.locales])
     maxima = (
-        _SizeSum(localized, group, layout).maximum() for localized in translations for group in brand_groups or [brands]
+        _SizeSum(localized, group, layout, url).maximum()
+        for localized in translations
+        for group in brand_groups or [brands]
     )
     maximum = reduce(Size.__or__, maxima)
     segments = _max_segments(maximum, segmenting) if template.channel == "sms" else None
@@ -144,9 +155,12 @@ def _segment_count(units: int, encoding: Encoding, segmenting: Segmenting) -> in
 class _SizeSum:
     """The size of a template in one language, as terms conditional on the states of variables."""
 
-    def __init__(self, template: Template, brands: Sequence[Mapping[str, str]], layout: Layout | None) -> None:
+    def __init__(
+        self, template: Template, brands: Sequence[Mapping[str, str]], layout: Layout | None, unsubscribe_url: str
+    ) -> None:
         self._template = template
         self._brands = brands
+        self._unsubscribe_url = unsubscribe_url
         self._layout = layout
         self._region = Region(template.locale, template.timezone)
         self._formatted = {(use.list, use.name) for use in formatted_uses(template)}
@@ -215,8 +229,12 @@ class _SizeSum:
                 yield UNCONDITIONAL, UNCONDITIONAL, self._literal_size(piece)
             case UrlAttribute():
                 yield from self._address_sizes(piece, list_)
-            case Slot(scope="brand"):
-                values = (brand.get(piece.name, "") for brand in self._brands)
+            case Slot(scope="brand" | "customer") if not self._is_caller_slot(piece):
+                values = (
+                    [brand.get(piece.name, "") for brand in self._brands]
+                    if piece.scope == "brand"
+                    else [self._unsubscribe_url]
+                )
                 texts = (
                     escape_value(piece.context, with_path_separator(value) if piece.begins_path and value else value)
                     for value in values
@@ -235,7 +253,7 @@ class _SizeSum:
         slots = {
             (list_ if piece.scope == "item" else None, piece.name): piece
             for piece in address.pieces
-            if _is_caller_slot(piece)
+            if isinstance(piece, Slot) and self._is_caller_slot(piece)
         }
         states = [self._possible_states(*piece) for piece in slots]
         if prod(map(len, states)) > ADDRESS_COMBINATIONS_MAX:
@@ -260,7 +278,7 @@ class _SizeSum:
         for index, piece in enumerate(pieces):
             slot_list = list_ if isinstance(piece, Slot) and piece.scope == "item" else None
             state = state_by_slot.get((slot_list, piece.name), "") if isinstance(piece, Slot) else ""
-            if isinstance(piece, str) or piece.scope == "brand":
+            if isinstance(piece, str) or not self._is_caller_slot(piece):
                 piece_octets = reduce(Size.__or__, (size for _, _, size in self._sizes(piece, list_))).octets
             else:
                 piece_octets = self._slot_size(piece, slot_list, state).octets
@@ -272,7 +290,7 @@ class _SizeSum:
                 if piece.format and state != FALLBACK:
                     return 0
                 scheme_saving = 0
-                if piece.scope != "brand" and state != FALLBACK:
+                if self._is_caller_slot(piece) and state != FALLBACK:
                     length = self._template.shapes[slot_list or piece.name].max_length or 0
                     after = pieces[index + 1] if index + 1 < len(pieces) else ""
                     scheme_length = (
@@ -284,6 +302,11 @@ class _SizeSum:
                         return 0
             total += piece_octets
         return total - scheme_saving if scheme_saving is not None else 0
+
+    def _is_caller_slot(self, slot: Slot) -> bool:
+        """Return whether the caller gives the value, unlike brand values and the unsubscribe URL."""
+        is_unsubscribe_url = slot.scope == "customer" and slot.name == VARIABLE not in self._template.variables
+        return slot.scope != "brand" and not is_unsubscribe_url
 
     def _literal_size(self, text: str) -> Size:
         return size_of(text) if self._part == "body" else Size(octets(text))
@@ -315,10 +338,6 @@ class _SizeSum:
         # A GSM extension character counts twice, as much as any character in UCS-2.
         size = self._literal_size(escape_value(slot.context, _CHARACTER_BY_STATE[state])).times(max_chars)
         return size if state != WIDE else size | Size(0, 2 * max_chars)
-
-
-def _is_caller_slot(piece: str | Slot) -> TypeGuard[Slot]:
-    return isinstance(piece, Slot) and piece.scope in ("customer", "item")
 
 
 class _Term(msgspec.Struct, frozen=True):
