@@ -239,10 +239,22 @@ def test_report_above_the_limit_is_refused(pack: Any, monkeypatch: pytest.Monkey
         read(mail(pack(filler(MIB + 1))))
 
 
+@pytest.mark.parametrize(
+    "start",
+    [b"", b"<?xml version='1.0'?>", b"<!DOCTYPE feedback>", b"<feedback><version>1</feedback>", b"<rss>"],
+    ids=["blank", "prolog", "document type", "damaged", "other root"],
+)
+def test_file_above_the_limit_is_too_large_whatever_it_contains(start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_files, "UNPACKED_MAX", 3 * MIB)
+    for size, refusal in ((3 * MIB, UnreadableReport), (3 * MIB + 1, ReportTooLarge)):
+        with pytest.raises(refusal):
+            read(mail(gzip.compress(start.ljust(size))))
+
+
 def test_bomb_is_refused_while_it_is_unpacked() -> None:
     bomb = gzip.compress(bytes(64 * MIB)) * 20
     tracemalloc.start()
-    with pytest.raises((ReportTooLarge, UnreadableReport)):
+    with pytest.raises(ReportTooLarge):
         read(mail(bomb))
     with pytest.raises(ReportTooLarge):
         list(map(len, next(unpack([bomb]))))

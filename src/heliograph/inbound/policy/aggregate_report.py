@@ -79,11 +79,19 @@ class TlsReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_report(pieces: Iterator[bytes]) -> DmarcReport | TlsReport:
-    """Parse the report in a file. Raises ReportTooLarge or UnreadableReport if it is invalid."""
+    """Parse the report in a file.
+
+    Raises ReportTooLarge or UnreadableReport if it is invalid; ReportTooLarge if both apply.
+    """
     first = next(pieces, b"")
     whole = chain((first,), pieces)
     is_json = first.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
-    return _parse_tls(b"".join(whole)) if is_json else _parse_dmarc(whole)
+    try:
+        return _parse_tls(b"".join(whole)) if is_json else _parse_dmarc(whole)
+    except UnreadableReport:
+        for _ in pieces:  # raises ReportTooLarge beyond the limit
+            pass
+        raise
 
 
 # -- DMARC ---------------------------------------------------------------------------------------------------
