@@ -61,8 +61,11 @@ def test_wrapped_base64_is_unwrapped() -> None:
         ("html", "Both 'html' and 'text' are missing.", "Both 'Html' and 'text' are missing."),
         ("x", "Add a template_id to it, or html.", "Add a Sid to it, or html."),
         (None, "Nothing to say.", "Nothing to say."),
+        ("variables.x", "variables.x is", "model.variables.x is"),
+        ("model.variables", "model.variables: expected", "model.variables: expected"),  # as the client wrote it
     ],
 )
 def test_field_names_are_those_of_the_client_api(param: str | None, message: str, told: str) -> None:
     names = {"to": "To", "attachments": "Attachments", "content_type": "Type", "html": "Html", "template_id": "Sid"}
+    names["variables"] = "model.variables"
     assert with_client_field_names(InvalidRequest(message, param=param), names) == told

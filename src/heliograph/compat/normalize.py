@@ -66,7 +66,9 @@ def with_client_field_names(refusal: Refusal, names: Mapping[str, str]) -> str:
     path = _BATCH_POSITION.sub("", refusal.param or "")
     starts_with_path = path and re.match(rf"{re.escape(path)}(?!\w)", refusal.message)
     lead, rest = (path, refusal.message[len(path) :]) if starts_with_path else ("", refusal.message)
-    return _NAME_IN_PATH.sub(translate, lead) + _NAME_IN_TEXT.sub(translate, rest)
+    if not lead.startswith(tuple(names.values())):  # otherwise the client's own name
+        lead = _NAME_IN_PATH.sub(translate, lead)
+    return lead + _NAME_IN_TEXT.sub(translate, rest)
 
 
 class Mailbox(NamedTuple):
