@@ -117,6 +117,7 @@ def test_same_content_gives_the_same_bytes() -> None:
         ("Bäckerei am Markt", b"From: =?utf-8?Q?B=C3=A4ckerei_am_Markt?= <hi@acme.test>"),
         ("=?utf-8?Q?x?=", b"From: =?utf-8?B?PT91dGYtOD9RP3g/PQ==?= <hi@acme.test>"),
         ("A" * 200, b'From: "' + b"A" * 200 + b'"'),
+        ("", b"From: <hi@acme.test>"),  # an email of a team with `catch`, which takes any sender
     ],
 )
 def test_display_name_is_encoded_and_read_back(name: str, line: bytes) -> None:

@@ -192,7 +192,7 @@ def _header_fields(content: EmailContent, message_id: str, date_ms: int) -> Fiel
     sender = _mailbox(content.from_address)
     domain = sender.rpartition(b"@")[2].lower()
     fields: Fields = [
-        ("From", [*_phrase(content.from_name), b"<" + sender + b">"]),
+        ("From", [*(_phrase(content.from_name) if content.from_name else []), b"<" + sender + b">"]),
         ("To", _mailboxes(content.to) if content.to else [b"undisclosed-recipients:;"]),
     ]
     if content.cc:

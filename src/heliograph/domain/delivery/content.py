@@ -18,7 +18,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class EmailContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    from_name: str
+    from_name: str  # empty only for a team with `catch`, whose emails never reach a real carrier
     from_address: str
     to: list[str]
     cc: list[str] = []
