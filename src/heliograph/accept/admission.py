@@ -114,7 +114,7 @@ class Admission:
             caller = self.find(token)
             decision = self.admit(caller, scopes, address, action)
         except Refusal as refusal:
-            if not await self.refreshed(refusal, token, setup_before):
+            if not await self.refresh_setup(refusal, token, setup_before):
                 raise
             caller = self.find(token)
             decision = self.admit(caller, scopes, address, action)
@@ -141,13 +141,13 @@ class Admission:
         await self.wait_for_sync(decision, current, scopes, address)
         return current
 
-    async def refreshed(self, refusal: Refusal, token: bytes, setup_before: Setup) -> bool:
-        """Return whether a newer setup was loaded since `setup_before`.
+    async def refresh_setup(self, refusal: Refusal, token: bytes, setup_before: Setup) -> bool:
+        """Load the setup if it is newer than `setup_before`; return True if the refused request must be checked again.
 
-        The refused request must then be checked again.
+        The setup is not loaded if a newer one cannot change the refusal.
         """
         setup = self._context.store.setup
-        # A newer setup changes nothing if the key is malformed, or was known before
+        # A newer setup changes nothing if the key is malformed or was already known.
         if isinstance(refusal, InvalidApiKey):
             public = keys.parse_token(token.decode("ascii", "replace").strip())
             if public is None or public in setup_before.callers:

@@ -30,7 +30,10 @@ class ProcessState(msgspec.Struct):
 
 
 class HostMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """Measurements of the host, shown as metrics. None if the file is missing or unreadable."""
+    """Measurements of the host, shown as metrics.
+
+    `certificate_until` and `backup_at` return None if the file that they read is missing or unreadable.
+    """
 
     disk_free: Callable[[], int] = lambda: 0  # free bytes on the disk that holds attachments
     certificate_until: Callable[[], int | None] = lambda: None  # expiry of the SMTP submission certificate
@@ -73,7 +76,7 @@ def initial_status(context: Context, timing: Timing, now: int) -> str:
 
 
 def approval_deadline(caller: Caller, timing: Timing, now: int) -> int | None:
-    """Return the time at which the message fails if nobody has released it; None if it needs no approval."""
+    """Return the time at which the message fails unless a person has released it; None if it needs no approval."""
     if caller.key.restrictions is None or caller.key.restrictions.approval is None:
         return None
     deadline = now + caller.team.record.approval_hours * HOUR_MS

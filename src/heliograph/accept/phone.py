@@ -117,7 +117,7 @@ def draft_phone_message(
 ) -> PhoneDraft:
     """Run the checks of contract 2, up to rendering the body.
 
-    `origin`: fields that only the foreign API that was called returns again.
+    `origin`: fields that are stored only for the compatibility API that was called, which returns them again.
     """
     restricted_key = caller.key if caller.key.restrictions is not None else None
     if restricted_key is not None:

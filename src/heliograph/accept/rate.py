@@ -67,9 +67,10 @@ class RateLimits:
         now: int,
         reported: Mapping[str, int] | None = None,
     ) -> None:
-        """Subtract the requests that other processes allowed from the token buckets.
+        """Take a token from this process's buckets for each request that other processes allowed since the last call.
 
-        The first call only records a baseline. `reported`: counts of this process that the other processes now know.
+        The first call takes none: it only remembers the other processes' counts. `reported`: counts of this process
+        that have just been written where the other processes read them.
         """
         self._other_processes = len({usage.process for usage in usages})
         self._reported_counts |= reported or {}
@@ -77,7 +78,7 @@ class RateLimits:
         for usage in usages:
             previous = previous_counts.get((usage.process, usage.key), usage.count if is_first else 0)
             previous_counts[usage.process, usage.key] = usage.count
-            # a lower count means that the process has restarted
+            # A lower count means that the process has restarted.
             new_requests = usage.count - previous if usage.count >= previous else usage.count
             if new_requests and (rate := rate_of(usage.key)):
                 _, bucket_at = self._buckets.get(usage.key, (0.0, now))

@@ -6,16 +6,17 @@ import msgspec
 
 from heliograph.accept.context import Context
 from heliograph.domain.field_docs import Id, VerificationStatus, describe, schema_limits, with_example
-from heliograph.domain.limits import CODE_MAX, CODE_MIN, WRONG_CODES_MAX
+from heliograph.domain.limits import VERIFICATION_CODE_MAX, VERIFICATION_CODE_MIN, WRONG_CODES_MAX
 from heliograph.domain.setup.records import Caller
 from heliograph.domain.verify.verification import attempts_left, code_digest, parse_code
 from heliograph.storage.verifications import Check
 
 CODE_DOC = describe("The code as the user typed it, 4 to 10 characters.", needed=True)
+CODE_LIMITS = schema_limits(type="string", minLength=VERIFICATION_CODE_MIN, maxLength=VERIFICATION_CODE_MAX)
 
 
 class CheckRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    code: Annotated[Any, schema_limits(type="string", minLength=CODE_MIN, maxLength=CODE_MAX), CODE_DOC] = None
+    code: Annotated[Any, CODE_LIMITS, CODE_DOC] = None
 
 
 class CheckRecord(msgspec.Struct, frozen=True, kw_only=True):

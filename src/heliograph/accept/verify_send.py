@@ -34,7 +34,7 @@ from heliograph.templates.policy.render import render_body
 from heliograph.templates.policy.values import Values, body_values, required_names
 
 CARRIERS_TIMEOUT_S = 8.0  # timeout for all carriers of a channel together (contract 8)
-CARRIERS_MAX = 2
+CARRIERS_MAX = 2  # carriers tried per channel
 CODES_PER_ROUND = 20  # maximum codes per call of `send_due_codes`
 SENDER_LOCAL_PART = "no-reply"  # local part of the sender address of codes by email
 NO_CARRIER_MESSAGE = "No carrier serves this destination now."
@@ -253,7 +253,10 @@ def _build_message(
 
 
 def mail_sender(caller: Caller, platform: Platform) -> Platform:
-    """Return the settings with the sender of code mails: the team's domain, or the platform's for sandbox teams."""
+    """Return the platform settings with the brand and the sender of mails with codes.
+
+    They are those of the team's domain; for sandbox teams and teams without a domain, the settings are unchanged.
+    """
     domain = None if caller.team.sandbox else resolve_brand_domain(caller.team, caller.key, None)
     if domain is None:
         return platform
@@ -273,9 +276,9 @@ def _dispatch_error(attempts: Sequence[CarrierAttempt], no_attempt_error: str) -
 
 
 def _next_channel_time(now: int, attempt: CarrierAttempt) -> int | None:
-    """Return when to send the code by the next channel; None if the carrier confirmed delivery.
+    """Return when to send the code by the next channel; None if the carrier has confirmed delivery or will do so.
 
-    A simulator already says when it will report a failure: then the time of that report.
+    If a simulator has announced that it will report a failure, return the time of that report.
     """
     accepted = attempt.outcome if isinstance(attempt.outcome, Accepted) else Accepted()
     for after_ms, report in accepted.reports:

@@ -242,7 +242,7 @@ async def _check_recipient(context: Context, caller: Caller, to: CodeRecipient) 
     if "email" not in to.channels:
         check_phone_allowed(caller, to.normalized)
         return
-    mail_sender(caller, context.store.setup.current.platform)
+    mail_sender(caller, context.store.setup.current.platform)  # raises a Refusal if the team has no domain to send from
     recipients = parse_recipients(to.original, None, None, None)
     if not caller.captured:
         check_allowed(recipients, caller.team)

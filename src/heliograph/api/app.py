@@ -176,7 +176,7 @@ class Api:
         try:
             response = await route.call(call)
         except Refusal as refusal:
-            if not await self._admission.refreshed(refusal, api_key, setup_before):
+            if not await self._admission.refresh_setup(refusal, api_key, setup_before):
                 raise
             # The key may have been revoked too, so it is looked up again.
             caller = self._admission.newest_caller(caller) if adapter.has_signed_body else self._admission.find(api_key)
@@ -229,7 +229,7 @@ class Api:
             try:
                 response = await route.call(call)
             except Refusal as refusal:
-                if not await self._admission.refreshed(refusal, b"", setup_before):
+                if not await self._admission.refresh_setup(refusal, b"", setup_before):
                     raise
                 response = await route.call(replace(call, caller_or_none=self._admission.newest_caller(caller)))
         except ClientDisconnected:

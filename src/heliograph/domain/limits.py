@@ -30,7 +30,7 @@ TEMPLATE_BODY_MAX = 2 * MIB  # requests with or for templates and layouts, inclu
 BODY_MAX = 64 * KIB
 HTML_MAX = 512 * KIB  # characters of one part of a template
 PARSE_IN_THREAD_MIN = 256 * KIB  # bodies above this size are parsed outside the event loop
-SCAN_COST_FACTOR = 32  # scanning a character for words, tags or placeholders takes as long as copying this many
+SCAN_COST_FACTOR = 32  # scanning one character for words, tags or placeholders takes as long as copying 32 characters
 JSON_DEPTH_MAX = 32
 JSON_VALUES_MAX = 200_000
 
@@ -41,7 +41,7 @@ CALLBACK_EVENTS_MAX = 10_000  # events per callback
 CALLBACK_ID_RETENTION_MS = 30 * DAY_MS  # how long callback ids are stored; longer than any provider retries
 
 BATCH_MAX = 500  # messages per batch (contract 16)
-SHARED_CONTENT_MIN = 16 * KIB  # sandbox mails above this size store shared content once
+SHARED_CONTENT_MIN = 16 * KIB  # equal bodies of sandbox mails are stored once if they are larger than this
 BATCH_CONTENT_MAX = 64 * MIB  # rendered content of all messages: one transaction, held in memory
 
 # SMS (spec 8)
@@ -51,9 +51,9 @@ SMS_BODY_MAX = 1600  # characters
 WHATSAPP_WINDOW_MS = DAY_MS - MINUTE_MS
 
 # Verify (spec 3.2, 8)
-CODE_DIGITS = 6
-CODE_MIN = 4
-CODE_MAX = 10
+CODE_DIGITS = 6  # digits of the codes that we create
+VERIFICATION_CODE_MIN = 4  # characters of the codes that users may enter
+VERIFICATION_CODE_MAX = 10
 WRONG_CODES_MAX = 5
 VERIFICATION_MS = 10 * MINUTE_MS
 

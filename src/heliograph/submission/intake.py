@@ -57,7 +57,7 @@ class MailIntake:
         try:
             return self._admission.find(token)
         except Refusal as refusal:
-            if not await self._admission.refreshed(refusal, token, setup):
+            if not await self._admission.refresh_setup(refusal, token, setup):
                 raise
             return self._admission.find(token)
 

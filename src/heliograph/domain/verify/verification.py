@@ -9,11 +9,11 @@ import msgspec
 
 from heliograph.domain.limits import (
     CODE_DIGITS,
-    CODE_MAX,
-    CODE_MIN,
     DAY_MS,
     MINUTE_MS,
     SECOND_MS,
+    VERIFICATION_CODE_MAX,
+    VERIFICATION_CODE_MIN,
     WRONG_CODES_MAX,
 )
 from heliograph.domain.refusals import InvalidCodeFormat, UnsupportedChannel, VerifyRateLimited
@@ -36,9 +36,9 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_channels(requested: str | list[str] | None, team: Team) -> list[Channel]:
-    """Return the channels in the order in which they are tried.
+    """Return the requested channels in the order in which they are tried; raise UnsupportedChannel if one is invalid.
 
-    Every team may use SMS, and other channels if the operator enabled them.
+    Every team may use SMS, and other channels if an operator enabled them.
     """
     channels: list[Channel] = []
     for name in requested if isinstance(requested, list) else ["sms" if requested is None else requested]:
@@ -82,7 +82,7 @@ def code_template(team: Team) -> Template | None:
 
 
 def parse_code(value: object) -> str:
-    if not isinstance(value, str) or not CODE_MIN <= len(value) <= CODE_MAX:
+    if not isinstance(value, str) or not VERIFICATION_CODE_MIN <= len(value) <= VERIFICATION_CODE_MAX:
         raise InvalidCodeFormat(param="code")
     return value
 
