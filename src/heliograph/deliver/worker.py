@@ -24,9 +24,9 @@ CLAIM_BATCH_MAX = 100  # maximum rows per claim: half a queue, so that a batch c
 EMPTY_PAUSE_S = 0.01  # pause after a claim that took all due messages, so that new ones are claimed together
 DATABASE_RETRY_S = 0.5  # retry delay while the database is unavailable
 CANDIDATE_POLL_S = 5.0  # delay before the first poll for poison-message candidates, and between polls
-# how long lanes pause for one candidate in isolation; also the first limit for the lanes' running sends to finish
+# how long the lanes pause while one candidate is retried; also how long they first wait for their running sends
 ISOLATION_WAIT_S = 15.0
-ISOLATION_WAIT_MAX_S = 600.0  # maximum time for the lanes' running sends to finish; no send takes longer
+DRAIN_TIMEOUT_MAX_S = 600.0  # longest wait for the lanes' running sends to finish; no send takes longer
 STOP_TIMEOUT_S = 30.0
 
 ISOLATED = "alone"  # key of `_tasks` for poison-message candidates retried in isolation; not a lane
@@ -81,12 +81,12 @@ class Worker:
                 self._limiter.count_started(claim.queue)
                 self._start_delivery(claim, tasks)
             claimed = Counter([claim.priority for claim in claims])
-            # priorities that may have more due messages
-            exhausted = [priority for priority, count in claimed.items() if count == free_slots[priority]]
+            # priorities whose free slots were all used, so that more of their messages may be due
+            full_priorities = [priority for priority, count in claimed.items() if count == free_slots[priority]]
             free_now = self._limiter.free_slots(lane)
-            if len(claims) == CLAIM_BATCH_MAX or any(free_now[priority] for priority in exhausted):
+            if len(claims) == CLAIM_BATCH_MAX or any(free_now[priority] for priority in full_priorities):
                 continue
-            if any(free_slots.values()) and not exhausted:
+            if any(free_slots.values()) and not full_priorities:
                 await asyncio.sleep(EMPTY_PAUSE_S)
             await self._store.wakeups.by_kind[lane].wait(self._store.wakeups.poll_s)
 
@@ -123,7 +123,8 @@ class Worker:
     async def _retry_candidates(self) -> None:
         """Retry the messages during which a worker died, each in isolation, so that others stay unaffected (P14).
 
-        Starts only after this process has run for a while: in a crash loop, each crash would count against them (P22).
+        The first retry waits until this process has run for CANDIDATE_POLL_S: in a crash loop with another cause, each
+        crash would count against these messages (P22).
         """
         poll_s, drain_timeout_s = CANDIDATE_POLL_S, ISOLATION_WAIT_S
         while not await wait_event(self._stopping, poll_s):
@@ -131,8 +132,8 @@ class Worker:
                 nothing_to_do = self._is_paused() or not await self._store.outbox.count_poison_candidates()
                 if nothing_to_do or await self._drain_and_isolate(drain_timeout_s):
                     poll_s, drain_timeout_s = CANDIDATE_POLL_S, ISOLATION_WAIT_S
-                else:  # running sends are slow: sending continues for as long as it paused; the next pause is longer
-                    poll_s, drain_timeout_s = drain_timeout_s, min(2 * drain_timeout_s, ISOLATION_WAIT_MAX_S)
+                else:  # running sends are slow: let the lanes send for as long as they paused, then pause them longer
+                    poll_s, drain_timeout_s = drain_timeout_s, min(2 * drain_timeout_s, DRAIN_TIMEOUT_MAX_S)
             except Exception as error:
                 log.warning("cannot check for poison-message candidates", error=type(error).__name__)
 
@@ -149,7 +150,7 @@ class Worker:
                 if not await self._wait_for_tasks(
                     [self._start_delivery(claim, self._tasks[ISOLATED]) for claim in claims], ISOLATION_WAIT_S
                 ):
-                    # let the lanes resume; if the process is stopped now, that does not count as a worker death
+                    # The lanes resume beside this message: a crash from now on must not count as its worker's death.
                     await self._store.outbox.leave_isolation(claims)
                     break
             return True

@@ -13,7 +13,7 @@ log = structlog.get_logger()
 def secret_refresher(store: Store, use_digest: Callable[[str | None, str | None], bool]) -> Job:
     """Return a job that switches this process to the new master secret after a rotation.
 
-    `use_digest`: (digest, kept keys) → whether this process has the secret with the digest and uses it now.
+    `use_digest`: (digest, kept keys) → switches to the secret with this digest; False if this process lacks it.
     """
     has_secret = True
 

@@ -15,7 +15,7 @@ log = structlog.get_logger()
 def every(seconds: float, job: Job, *, run_at_exit: bool = False) -> Loop:
     """Return a loop that runs `job` periodically.
 
-    With `run_at_exit`, it first waits, and runs the job once more when cancelled.
+    With `run_at_exit`, the loop waits before the first run, and runs the job once more when it is cancelled.
     """
     return partial(_run_periodically_and_at_exit if run_at_exit else run_periodically, seconds, job)
 
