@@ -35,7 +35,7 @@ class ApprovalResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def requester_id(actor: Actor) -> str:
-    """Return the id of the person to notify of the decision; empty for API keys."""
+    """Return the id of the person to notify of a decision on the actor's request; empty if the actor is no person."""
     return actor.id if actor.kind == "person" else ""
 
 

@@ -15,7 +15,7 @@ def check_quota(
 ) -> None:
     """Raise InvalidRequest if `count` existing records reach the limit (RECORDS_MAX by default).
 
-    The command line is exempt. `noun` and `fix` are parts of the error message: the plural of the kind, and what to do.
+    The command line is exempt. `noun` (the records, in the plural) and `fix` (what to do) are parts of the message.
     """
     limit = limit or RECORDS_MAX
     if count >= limit and actor != COMMAND_LINE:

@@ -29,15 +29,15 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
-def to_record(line: AuditRow) -> AuditRecord:
+def to_record(row: AuditRow) -> AuditRecord:
     return AuditRecord(
-        id=line.key,
-        at=timestamp(line.at),
-        by=line.actor_name,
-        email=line.email,
-        team=line.team,
-        action=line.action,
-        subject=line.subject,
-        detail=line.detail,
-        address=line.address,
+        id=row.key,
+        at=timestamp(row.at),
+        by=row.actor_name,
+        email=row.email,
+        team=row.team,
+        action=row.action,
+        subject=row.subject,
+        detail=row.detail,
+        address=row.address,
     )

@@ -79,13 +79,13 @@ def draft_carrier(
 
 
 async def create(store: Store, actor: Actor, draft: CarrierRecord) -> CarrierRecord:
-    """Save a new carrier with the lowest precedence of its channel."""
+    """Save a new carrier as the last one of its channel to be tried."""
 
     def build_change(current: Setup, _: int) -> SetupChange:
         _check_id_free(current, draft.id)
         _check_pools(current, draft)
-        lowest = max((carrier.priority for carrier in carriers_of_channel(current, draft.channel)), default=0)
-        record = replace(draft, priority=min(lowest + PRIORITY_STEP, PRIORITY_MAX))
+        last_priority = max((carrier.priority for carrier in carriers_of_channel(current, draft.channel)), default=0)
+        record = replace(draft, priority=min(last_priority + PRIORITY_STEP, PRIORITY_MAX))
         entry = actor.audit_entry(store.clock.now(), "carrier.create", draft.id, f"{draft.channel} {draft.kind}")
         return SetupChange(rows=[to_row("carrier", draft.id, record, None)], audit=entry)
 
@@ -103,7 +103,7 @@ async def edit(
 ) -> CarrierRecord:
     """Replace all options of a carrier with those of the form.
 
-    An empty secret keeps its value; if the carrier's address changes, the secret must be entered again.
+    A secret that is left empty keeps its value; if the carrier's address changes, the secret must be entered again.
     """
     before = get_carrier(store.setup.current, id_)
     form_values = parse_form((before.channel, before.kind), form, before.options)

@@ -45,8 +45,8 @@ ALGORITHMS = ("rsa-sha256", "ed25519-sha256")
 RECHECK_MS = 6 * HOUR_MS
 RETIRED_KEY_MS = 7 * DAY_MS  # a retired key's DNS record must stay published this long, for mail in transit
 RETIRED_CNAME_KEY_MS = 14 * DAY_MS  # how long we publish a retired key in our zone
-CHECK_LEASE_MS = MINUTE_MS  # lease of a frequent check, after a change of the domain
-CONCURRENT_CHECKS_MAX = 20  # concurrent checks
+CHECK_LEASE_MS = MINUTE_MS  # how long a process has claimed the next check of a recently changed domain
+CONCURRENT_CHECKS_MAX = 20
 KEY_QUEUE_TIMEOUT_S = 60.0
 TOO_MANY_KEYS_MESSAGE = "Too many domains are being added at once. Try again after the seconds in Retry-After."
 
@@ -95,7 +95,7 @@ class DomainStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Domains:
-    """Use cases of sending domains for teams and for the platform sender."""
+    """Adds, checks, changes and removes the domains that teams and the platform sender send from."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Domains:
         self._key_slots = FairLimiter(1, wait_s=KEY_QUEUE_TIMEOUT_S)
 
     def get(self, name_or_id: str) -> Domain:
-        """Return a domain by its id, or by its name for the team that currently holds it; raise BrandDomainNotFound.
+        """Return the domain with this id or, by `Setup.find_domain`, with this name; raise BrandDomainNotFound if none.
 
         `ensure_keys` creates the platform's own domain on first use.
         """
@@ -151,8 +151,8 @@ class Domains:
     ) -> Domain:
         """Return the team's domain with this name; if it is new, it is created together with its keys.
 
-        The default brand is the team's name. The command line may exceed the team's limit. `method` also moves an
-        existing domain; `private_key` (PEM) and `selector` import the team's own key.
+        The default brand is the team's name. The command line may exceed the team's limit of domains. `method` also
+        changes the DKIM method of an existing domain; `private_key` (PEM) and `selector` import the team's own key.
         """
         name, brand, errors = normalize_domain(raw_name), brand.strip(), dict[str, str]()
         if name is None:
@@ -310,7 +310,7 @@ class Domains:
         days = setup.platform.dkim_rotate_days
         for domain in self._all_domains():
             keys = self._keys_of(domain)
-            if keys and self._lacks_keys(setup, domain):  # a setup file changed how the keys are published
+            if keys and self._lacks_keys(setup, domain):  # a setup file changed the DKIM method
                 await self.ensure_keys(domain.id)
                 await self._store.domain_checks.schedule(domain.id, now)
             is_due = keys and all(
@@ -455,7 +455,7 @@ class Domains:
             and all_correct(verdict_by_record[record] for record in pending_records) is True
             and all(_may_sign(domain, key, now) for key in pending_keys)
         )
-        noted_keys = [] if is_pending_correct else [key for key in pending_keys if key not in keys]
+        postponed_keys = [] if is_pending_correct else [key for key in pending_keys if key not in keys]
 
         def build_change(setup: Setup, _: int) -> SetupChange:
             nonlocal is_taken
@@ -469,7 +469,7 @@ class Domains:
             expired_rows = [
                 to_row("dkim_key", key.id, None, key.team or None) for key in keys if _is_deletable(key, now)
             ]
-            if verified == before.verified and not changed_keys and not expired_rows and not noted_keys:
+            if verified == before.verified and not changed_keys and not expired_rows and not postponed_keys:
                 return SetupChange()
             after = replace(before, verified=verified, checked_at=now, failures=failures)
             action = (
@@ -479,7 +479,7 @@ class Domains:
             return SetupChange(
                 rows=[
                     to_row("domain", domain.id, after, domain.team or None),
-                    *_key_rows([*changed_keys, *noted_keys]),
+                    *_key_rows([*changed_keys, *postponed_keys]),
                     *expired_rows,
                 ],
                 events=_verification_events(before, after),
@@ -504,10 +504,7 @@ class Domains:
     async def _query_dns(
         self, domain: Domain, keys: Sequence[DkimKey], records: Sequence[Record]
     ) -> tuple[list[tuple[Record, Verdict]], str, list[DkimKey]]:
-        """Query DNS; return each record's verdict, the domain's zone, and the pending keys.
-
-        Each pending key has the time at which it becomes usable.
-        """
+        """Query DNS; return each record's verdict, the domain's zone, and the pending keys with their `usable_at`."""
         active_keys, pending_keys = ([key for key in keys if key.state == state] for state in ("active", "pending"))
         zone_keys = {record.name: record for record in self._zone_records(domain, active_keys)}
         pending_zone = self._zone_records(domain, pending_keys)
@@ -667,12 +664,12 @@ def _alignment_of(name: str, verdicts: list[tuple[Record, Verdict]]) -> Alignmen
         ),
         None,
     )
-    proven_purposes = {record.purpose for record, verdict in verdicts if verdict.ok}
+    correct_purposes = {record.purpose for record, verdict in verdicts if verdict.ok}
     expected_alignment = alignment(name, name, bounce_domain(name), policy)
     return replace(
         expected_alignment,
-        passes=(expected_alignment.dkim and "dkim" in proven_purposes)
-        or (expected_alignment.spf and "spf" in proven_purposes),
+        passes=(expected_alignment.dkim and "dkim" in correct_purposes)
+        or (expected_alignment.spf and "spf" in correct_purposes),
     )
 
 

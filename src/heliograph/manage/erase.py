@@ -27,7 +27,7 @@ async def erase(
     Raises ErasureBlocked if the address cannot be erased yet, for example while messages to it are in progress, and
     InvalidRequest if the address is that of the team's last owner.
 
-    Two audit entries record begin and end, with a part of the hash instead of the address.
+    Two audit entries record the begin and the end of the erasure, with a part of the address's hash.
     """
     target, record = await build_target(store, team, raw_address), team.record
     address, subject = target.address, short_hash(target.address_hash)
@@ -105,7 +105,7 @@ async def _has_other_roles(store: Store, team: str, address: str) -> bool:
     person = await store.people.find(address)
     if person is None:
         return False
-    # "" for the instance
+    # An invitation to the instance has the team "".
     teams = {*await store.people.get_roles(person.id), *await store.people.list_invitations(person.id)}
     return bool(person.instance_role or teams - {team})
 

@@ -17,7 +17,7 @@ async def export(
 ) -> dict[str, Any]:
     """Return all data that the team's records hold about an address.
 
-    An audit entry records the export, with a part of the hash instead of the address.
+    An audit entry records the export, with a part of the address's hash.
     """
     target, record, now = await erase.build_target(store, team, raw_address), team.record, store.clock.now()
     person = await store.people.find(target.address)

@@ -164,13 +164,13 @@ async def _import_template(
 ) -> ImportedRecord:
     existing = get_team(store.setup.current, team).templates
     is_id_free = exported.local_id and ("template", exported.local_id) not in store.setup.current.records
-    same_name = (
+    templates_with_name = (
         template
         for template in existing.values()
         if (template.channel, template.name) == (exported.channel, exported.name)
     )
     # Several templates may share a name, for example one per language: the id distinguishes them.
-    if not is_id_free and (same := existing.get(exported.local_id) or next(same_name, None)):
+    if not is_id_free and (same := existing.get(exported.local_id) or next(templates_with_name, None)):
         return ImportedRecord(number=number, kind="template", text=exported.name, outcome=f"already there as {same.id}")
     id_ = exported.local_id if is_id_free else store.clock.new_id("tpl_")
     result = ImportedRecord(number=number, kind="template", text=exported.name, outcome="", notes=exported.notes)
@@ -179,7 +179,7 @@ async def _import_template(
             exported, content={**exported.content, "layout": _layout_id(store.setup.current, team, layout)}
         )
     edited = edit_exported(exported, id_, team)
-    errors = [f"{field}: {template}" for field, error in edited.errors.items() for template in error.splitlines()]
+    errors = [f"{field}: {line}" for field, error in edited.errors.items() for line in error.splitlines()]
     errors += [
         f"alias: {template.id} has it already"
         for template in existing.values()

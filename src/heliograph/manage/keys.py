@@ -54,7 +54,7 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True):
     networks: tuple[str, ...] = ()
     passthrough: str = ""
     restrictions: KeyRestrictions | None = None
-    hook: bool = False  # a hook key only verifies the signatures of hook requests; it has no other permissions
+    hook: bool = False  # create a hook key: it only verifies the signatures of hook requests
 
 
 class CreatedKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,9 +99,9 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def create(store: Store, actor: Actor, parameters: NewKey, encrypt: Encrypt | None = None) -> CreatedKey:
-    """Create a key.
+    """Create an API key. If `actor` is itself a team's key, it cannot grant permissions that it lacks.
 
-    A team's key as `actor` cannot grant permissions that it lacks. `encrypt` encrypts a hook key's secret.
+    `encrypt`: encrypts the secret of a hook key, which verifies the signatures of hook requests.
     """
     token, now = new_token(store.clock.random_bytes, store.cell, hook=parameters.hook), store.clock.now()
     fields = msgspec.structs.asdict(parameters)
@@ -164,8 +164,8 @@ async def set_restrictions(
 ) -> Key:
     """Set or remove the restrictions of a team's key, as a person or an operator; return the key.
 
-    `revision`: of the restrictions that the user edited. The change is refused, with the parameter "mark", if they have
-    changed since.
+    `revision`: revision of the restrictions that the user edited. If the restrictions have changed since, the change is
+    refused, and the refusal names the parameter "mark".
     """
 
     def build_change(setup: Setup, _: int) -> SetupChange:
@@ -302,7 +302,7 @@ def new_token(entropy: Callable[[int], bytes], cell: str, *, hook: bool) -> str:
 def _with_token(key: Key, token: str, encrypt: Encrypt | None) -> Key:
     id_, secret = public_id(token), ""
     if token.startswith(HOOK_SECRET_PREFIX):
-        assert encrypt, "a hook's secret is kept"
+        assert encrypt, "the secret of a hook key is stored encrypted"
         secret = encrypt(token.encode(), f"hook/{id_}")
     return replace(key, id=id_, hash=token_hash(token), secret=secret)
 

@@ -28,10 +28,7 @@ class NewPerson(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """Who creates a link, and how it reaches the person.
-
-    Both decide whether an account that uses it counts as verified.
-    """
+    """Who creates a link, and how it reaches the person: both decide whether the link verifies the person's account."""
 
     by_operator: bool  # created by an operator or the command line
     by_mail: bool  # mailed to the address; otherwise shown to the creator
@@ -60,7 +57,7 @@ async def invite(
                 raise InvalidRequest(f"They are already {state}, as {team_roles[team]}.", param="email")
         return actor.audit_entry(store.clock.now(), "member.invite", email, role, team=team)
 
-    return await _offer(store, email, name, {team: role}, _make_link_terms(actor, "invite", team, terms), policy)
+    return await _offer(store, email, name, {team: role}, _draft_link(actor, "invite", team, terms), policy)
 
 
 async def add_person(
@@ -75,7 +72,7 @@ async def add_person(
         return actor.audit_entry(store.clock.now(), "person.add", email, instance_role)
 
     return await _offer(
-        store, email, name, _instance_roles(instance_role), _make_link_terms(actor, "invite", "", terms), policy
+        store, email, name, _instance_roles(instance_role), _draft_link(actor, "invite", "", terms), policy
     )
 
 
@@ -108,13 +105,13 @@ async def add_or_invite(
             return None
         return actor.audit_entry(store.clock.now(), "person.add", email)
 
-    return await _offer(store, email, name, offered_roles, _make_link_terms(actor, "invite", "", PRINTED_LINK), policy)
+    return await _offer(store, email, name, offered_roles, _draft_link(actor, "invite", "", PRINTED_LINK), policy)
 
 
 async def offer_instance_role(store: Store, actor: Actor, person: Person, role: str, terms: LinkTerms) -> Invitation:
     """Offer a person a role in the instance. Changing an operator's role to read-only applies at once."""
     entry = actor.audit_entry(store.clock.now(), "person.operator", person.email, _operator_detail(role))
-    return await _offer_to_existing(store, person, "", role, _make_link_terms(actor, "invite", "", terms), entry)
+    return await _offer_to_existing(store, person, "", role, _draft_link(actor, "invite", "", terms), entry)
 
 
 async def offer_team_role(
@@ -126,7 +123,7 @@ async def offer_team_role(
     """
     get_team(store.setup.current, team)
     entry = actor.audit_entry(store.clock.now(), "member.invite", person.email, role, team=team)
-    return await _offer_to_existing(store, person, team, role, _make_link_terms(actor, "invite", "", terms), entry)
+    return await _offer_to_existing(store, person, team, role, _draft_link(actor, "invite", "", terms), entry)
 
 
 async def _offer_to_existing(
@@ -266,7 +263,7 @@ async def make_link(
     """
     detail = f"{purpose}, without the code" if without_code else purpose
     entry = actor.audit_entry(store.clock.now(), "person.link", person.email, detail)
-    link = msgspec.structs.replace(_make_link_terms(actor, purpose, "", terms), person=person.id)
+    link = msgspec.structs.replace(_draft_link(actor, purpose, "", terms), person=person.id)
     return await store.people.create_link(link, entry, remove_totp=without_code)
 
 
@@ -283,9 +280,7 @@ async def make_team_link(store: Store, actor: Actor, person: Person, team: str, 
         and (person.instance_role or set(await store.people.get_roles(person.id)) - {team})
     ):
         raise InvalidRequest(f"{person.email} is also in other teams. Ask an operator for the link.")
-    link = msgspec.structs.replace(
-        _make_link_terms(actor, purpose, "" if is_for_account else team, terms), person=person.id
-    )
+    link = msgspec.structs.replace(_draft_link(actor, purpose, "" if is_for_account else team, terms), person=person.id)
     entry = actor.audit_entry(store.clock.now(), f"link.{purpose}", person.email, team=team)
     return await store.people.create_link(link, entry)
 
@@ -326,7 +321,7 @@ async def _decline(store: Store, person: str, team: str, entry: AuditEntry) -> N
     await store.people.change_roles(person, [], lambda current: rules.decline_invitation(current, team, entry))
 
 
-def _make_link_terms(actor: Actor, purpose: str, team: str, terms: LinkTerms) -> Link:
+def _draft_link(actor: Actor, purpose: str, team: str, terms: LinkTerms) -> Link:
     """Return a link that has no person yet; the caller or the store adds the person."""
     creator = actor.id if actor.kind == "person" else ""
     return Link("", purpose, team, maker=creator, proven=terms.is_verified)

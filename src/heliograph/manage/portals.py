@@ -34,12 +34,12 @@ async def create_link(
 
 async def find_link(store: Store, token: str) -> Portal | None:
     """Return the portal of a link that can still be opened; None if it cannot."""
-    return _if_usable(store, await store.portals.find_link(token))
+    return _usable_or_none(store, await store.portals.find_link(token))
 
 
 async def find_session(store: Store, token: str) -> Portal | None:
     """Return the open portal that a session cookie belongs to; None if there is none."""
-    return _if_usable(store, await store.portals.find_session(token))
+    return _usable_or_none(store, await store.portals.find_session(token))
 
 
 async def open_portal(store: Store, token: str, address: str) -> tuple[Portal, str] | None:
@@ -60,5 +60,5 @@ def portal_actor(portal: Portal, address: str) -> Actor:
     return Actor(kind="key", id=portal.platform_key, address=address)
 
 
-def _if_usable(store: Store, portal: Portal | None) -> Portal | None:
+def _usable_or_none(store: Store, portal: Portal | None) -> Portal | None:
     return portal if portal and is_usable(portal, store.setup.current, store.clock.now()) else None

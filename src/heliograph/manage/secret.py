@@ -32,14 +32,14 @@ class Rotation(msgspec.Struct, frozen=True, kw_only=True):
 async def rotate(store: Store, actor: Actor, rotation: Rotation, on_progress: ProgressCallback) -> int:
     """Re-encrypt all secrets with the new master secret and return their number.
 
-    May be interrupted and run again. Two audit entries record begin and end.
+    May be interrupted and run again. Two audit entries record the begin and the end of the rotation.
     """
     begin_entry = actor.audit_entry(store.clock.now(), "secret.rotate", "master secret", "begun")
     is_changed = await store.secret_store.rotate_digest(rotation.digest, rotation.kept_keys, begin_entry)
     count = await store.secret_store.reencrypt(rotation.reencrypt_functions, on_progress)
     if is_changed or count:
         await asyncio.sleep(SETTLE_S)
-        # Secrets encrypted by processes that had not switched yet
+        # Processes that had not switched yet may have encrypted secrets with the old master secret.
         count += await store.secret_store.reencrypt(rotation.reencrypt_functions, on_progress)
         detail = f"done, re-encrypted: {count}"
         await store.audit.add(actor.audit_entry(store.clock.now(), "secret.rotate", "master secret", detail))

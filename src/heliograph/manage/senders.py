@@ -31,7 +31,7 @@ ERROR_BY_FIELD = {
 
 
 async def submit_name(store: Store, actor: Actor, team: str, domain: str, name: str) -> None:
-    """Request a display name for one of the team's domains. `domain`: its id."""
+    """Request a display name for one of the team's domains, whose id is `domain`."""
     new = DisplayName(id=store.clock.new_id("dn_"), team=team, domain=domain, name=name, asked_by=requester_id(actor))
 
     def make_rows(setup: Setup) -> list[Row]:

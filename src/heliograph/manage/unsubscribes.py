@@ -76,8 +76,8 @@ async def unsubscribe_by_mail(store: Store, message_id: str) -> None:
 
 
 async def _unsubscribe(store: Store, team: int, address: str, category: str, reason: UnsubscribeReason) -> None:
-    listed = await store.unsubscribes.find(team, address)
-    if not any(entry.category == category for entry in listed):  # a repeated request writes nothing
+    entries = await store.unsubscribes.find(team, address)
+    if not any(entry.category == category for entry in entries):  # a repeated request writes nothing
         await store.unsubscribes.add(team, address, category, reason)
 
 

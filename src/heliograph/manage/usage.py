@@ -21,7 +21,8 @@ class MonthlyUsage(msgspec.Struct, frozen=True, kw_only=True):
     month: str  # UTC, such as 2026-11
     counts: dict[str, StateCounts]  # message counts by channel
     charges: dict[str, Charge]  # charges by kind of message
-    quota_used: int | None  # emails counted against the quota; None for a month other than the last one with sends
+    # emails counted against the monthly quota; None for months before the last one in which the team sent emails
+    quota_used: int | None
 
 
 async def read_usage(store: Store, team: str, month: str | None = None) -> MonthlyUsage:
