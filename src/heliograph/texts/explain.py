@@ -21,7 +21,7 @@ from heliograph.domain.sending.approvals import APPROVAL
 from heliograph.domain.setup.records import Channel
 from heliograph.inbound.policy.bounce_classifier import BLOCKLIST_PHRASES, SPAM_PHRASES, find_reason, normalize
 
-BoxStyle = Literal["good", "info", "wait", "bad"]  # style of the box
+BoxStyle = Literal["good", "info", "wait", "bad"]  # style of the box that shows the explanation
 FixPage = Literal["", "senders", "templates", "carriers", "queues"]  # page on which the cause can be fixed
 
 
@@ -521,7 +521,8 @@ _CARRIER_ADVICE: dict[str, str] = {
     "unreachable": "Try another recipient: this one's server is unreachable. If all fail, check outbound port 25.",
 }
 
-# Refines `policy` by the normalised text. A blocked account may be the sender's, so the recipient is not blamed.
+# Specific causes of the bounce reason `policy`, by the normalised text; the first match counts. A blocked account is
+# here and has no bounce reason of its own: it may be the sender's, so the address must not be suppressed.
 _POLICY_PATTERNS = (
     ("utf8", re.compile(r"smtputf8")),
     ("blocklist", re.compile(r"reputation")),
@@ -564,8 +565,8 @@ _PROVIDER_CODE_PATTERNS = (
     ("spam", re.compile(r"\b(?:dt:spm|urlbl[01]{3,4})\b")),
 )
 
-# Enhanced codes with one specific meaning, at IANA or at the large operators that defined them. They take precedence
-# over the text. The class is omitted.
+# Enhanced status codes, without their first digit, that have exactly one meaning, as registered by IANA or defined by a
+# large mail provider. They take precedence over the reply's text.
 SPECIFIC_ENHANCED_CODES: dict[str, str] = {
     "1.90": "rate",
     "2.3": "too_large",
@@ -593,7 +594,8 @@ SPECIFIC_ENHANCED_CODES: dict[str, str] = {
     **dict.fromkeys((f"7.{number}" for number in range(606, 651)), "blocklist"),
 }
 
-# Meaning of other enhanced codes (RFC 3463) if the text gives no reason; the longest matching prefix counts.
+# Meaning of other enhanced status codes (RFC 3463), without their first digit, if the reply's text gives no reason. A
+# code that is missing here has the meaning of its second number.
 GENERAL_ENHANCED_CODES: dict[str, str] = {
     "1.0": "address_rejected",
     "1.1": "unknown_user",
@@ -634,7 +636,7 @@ RELAY_CAUSES: dict[str, str] = {
     "refused": "carrier_policy",
     "unexplained": "rejected",
 }
-_RELAY_KIND = "smtp"  # the carrier kind of a relay, as in the detail of an outcome
+_RELAY_KIND = "smtp"  # value of `carrier` in the detail of an outcome if the carrier is an SMTP relay
 _AUTH_REPLY_CODES = ("454", "530", "534", "535", "538")  # RFC 4954: replies of a relay that requires authentication
 
 # Title and style of each state; `deferred` and `expired` are results of an attempt.
@@ -671,7 +673,7 @@ NO_ACTION_NEEDED = "No action is needed. We retry automatically."
 
 
 def cause_of(channel: Channel, detail: Mapping[str, Any]) -> str:
-    """Return the name of the cause for a detail."""
+    """Return the name of the cause that explains the detail of an outcome or report."""
     reason, text = str(detail.get("reason") or ""), str(detail.get("text") or "")
     if reason in CAUSES:
         return reason
@@ -776,9 +778,9 @@ def carrier_advice(channel: Channel, detail: Mapping[str, Any]) -> str:
 def deciding_detail(
     recipient_detail: Mapping[str, Any], event_type: str, event_detail: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], bool]:
-    """Return the decisive detail, and whether the last attempt was deferred.
+    """Return the detail that explains the recipient's status, and whether the last attempt was deferred.
 
-    `event_type` and `event_detail` belong to the recipient's last event.
+    `event_type` and `event_detail`: type and detail of the recipient's last event.
     """
     if recipient_detail.get("reason") == APPROVAL:
         return recipient_detail, True
@@ -817,6 +819,6 @@ def with_explanation(event: StoredEvent) -> StoredEvent:
 
 
 def retry_window_text(channel: Channel) -> str:
-    """Return how long a message is retried, as text."""
+    """Return how long a message is retried, such as `5 days`."""
     window = SCHEDULE_BY_CHANNEL[channel].window
     return f"{window // DAY_MS} days" if window >= DAY_MS else f"{window // MINUTE_MS} minutes"

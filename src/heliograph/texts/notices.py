@@ -252,6 +252,7 @@ def _chat_test_text(notice: NoticeRow, setup: Setup, owner: str) -> tuple[str, .
     return "Test notice", body, "No action is needed.", "View settings", "chat"
 
 
+# Functions that return (subject, body, action, button, kind of the linked page) and, for one object's page, its id.
 _TEXT_BY_KIND = {
     "approval": _approval_text,
     "template": _template_text,
