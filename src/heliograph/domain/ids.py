@@ -78,16 +78,16 @@ def parse_timestamp(text: str) -> int | None:
         return None
     seconds, fraction, offset = match.groups()
     try:
-        time = datetime.fromisoformat(seconds + offset).astimezone(UTC)
+        parsed = datetime.fromisoformat(seconds + offset).astimezone(UTC)
     except (ValueError, OverflowError):  # 30 February, hour 25, or a year out of range in UTC
         return None
-    return (time - _EPOCH) // timedelta(milliseconds=1) + int((fraction or "0")[:3].ljust(3, "0"))
+    return (parsed - _EPOCH) // timedelta(milliseconds=1) + int((fraction or "0")[:3].ljust(3, "0"))
 
 
 def parse_date_header(text: str) -> int | None:
     """Parse a date header of mail or HTTP to ms; None if it is invalid. `-0000` means UTC, not the local time zone."""
     try:
-        time = parsedate_to_datetime(text)
-        return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()) * 1000
+        parsed = parsedate_to_datetime(text)
+        return int((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()) * 1000
     except (ValueError, OverflowError):
         return None

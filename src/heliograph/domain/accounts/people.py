@@ -66,11 +66,11 @@ class RoleChange(msgspec.Struct, frozen=True, kw_only=True):
     entries: tuple[AuditEntry, ...]
     roles: Mapping[str, str | None] = {}
     invited: Mapping[str, str | None] = {}
-    invalidates_links: bool = False  # invalidate the person's links
-    invalidates_created_links: bool = False  # invalidate links that the person created for others
+    invalidates_links: bool = False  # the person's links become invalid
+    invalidates_created_links: bool = False  # the links that the person created for others become invalid
     invalidates_invites: tuple[str, ...] = ()  # teams whose invitation links to the person become invalid
     link: Link | None = None  # new link for the person
-    deletes_person: bool = False  # delete the person
+    deletes_person: bool = False
 
 
 def role_columns(role: str | None) -> dict[str, int]:
@@ -124,7 +124,10 @@ def invite(current: CurrentRoles, roles: Mapping[str, str], link: Link, entry: A
 def accept_invitations(
     current: CurrentRoles, teams: Sequence[str], entry: AuditEntry, detail_suffix: str = ""
 ) -> RoleChange | None:
-    """Accept the pending invitations to these teams, with one audit entry each; None if there are none."""
+    """Return the change that accepts the pending invitations to these teams, with an audit entry for each.
+
+    None if the person has no invitation to any of them.
+    """
     accepted = {team: current.invited[team] for team in teams if team in current.invited}
     if not accepted:
         return None

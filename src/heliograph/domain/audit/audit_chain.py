@@ -48,7 +48,7 @@ class BrokenLink(msgspec.Struct, frozen=True):
 
     key: int | None  # None if the entry is missing
     reason: str
-    # Possibly written by a process of the previous version; added to the chain within a minute.
+    # The entry is not in the chain. A process of the previous version may have written it; a job adds it in a minute.
     is_unlinked: bool = False
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An attachment. Small files are stored as base64, large ones as the hash of a file."""
+    """An attachment. A small one is stored here as base64, a large one as a file, of which `blob` is the hash."""
 
     filename: str
     content_type: str

@@ -32,7 +32,7 @@ LocalReason = Literal[
     "approval_expired",
 ]
 
-# Why a mail server gave no reply: `trouble` in the detail of an outcome.
+# Why a mail server gave no reply; stored as `trouble` in the detail of an outcome.
 ConnectionFailure = Literal["unreachable", "server_silent", "encryption", "account", "not_ready"]
 
 # `reason` of a report about a forwarding target or a mailing list member, not about our recipient itself.
@@ -81,7 +81,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     status: str  # a message state, or one of TIMELINE_ONLY_STATUSES
     detail: dict[str, Any] = {}  # the carrier's response, for the timeline
     suppress: str | None = None  # "bounce" or "complaint" if the address must be suppressed
-    absent: bool = False  # the recipient's domain does not exist; counts once reported twice
+    absent: bool = False  # the recipient's domain does not exist; has an effect only when reported a second time
     text: IncomingText | None = None  # reply of a simulated phone
 
 
@@ -124,8 +124,9 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 
     detail: dict[str, Any] = {}
     bounced: bool = False  # the address is invalid: status `bounced`, and the address is suppressed
-    by_inbox: bool = False  # the recipient's mail server rejected the message: `bounced`; if neither is set, `failed`
-    absent: bool = False  # the recipient's domain does not exist; counts once reported twice
+    # The recipient's mail server rejected the message: status `bounced`. With neither flag, the status is `failed`.
+    by_inbox: bool = False
+    absent: bool = False  # the recipient's domain does not exist; has an effect only when reported a second time
 
 
 class Deferred(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,7 +139,7 @@ class Deferred(msgspec.Struct, frozen=True, kw_only=True):
     unreachable: bool = False  # the carrier is unreachable and nothing was sent; the next carrier is tried at once
     # The carrier stopped responding after data was sent. The message may have been sent, so no other carrier is tried.
     uncertain: bool = False
-    held: bool = False  # deferred for an internal reason; does not count as an attempt
+    held: bool = False  # deferred because of a problem or limit on our side; does not count as an attempt
     overflow: str = ""  # id of the overflow carrier, which may send a held message now
     absent: bool = False  # the recipient's domain was reported not to exist, for the first time and only recently
 

@@ -30,7 +30,7 @@ SPREAD_MS = 7 * DAY_MS  # after a refusal the tokens of a minute are spread over
 RATE_MIN = 0.1  # minimum messages per minute after refusals
 FULL_DAILY_LIMIT = 10_000  # daily limit at the end of a warm-up without a configured rate
 BACKLOG_SPEEDUP = 1.05  # held messages are attempted slightly faster than the rate, so that no token stays unused
-RESERVED_SHARE = 0.2  # share of the rate that is reserved for messages held before
+RESERVED_SHARE = 0.2  # share of the rate that is reserved for messages that were held before
 UNLIMITED = 1_000_000_000
 PREFETCH_DIVISOR = 60  # a process prefetches at most the tokens of one second: 1/60 of a minute's
 CONNECTION_LEASE_MS = 15 * SECOND_MS
@@ -76,7 +76,7 @@ class ConnectionLease(msgspec.Struct, frozen=True, array_like=True):
 class ProviderState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Shared state of one carrier, provider and source address; times in ms."""
 
-    used: dict[int, int] = {}  # second → granted tokens that still count
+    used: dict[int, int] = {}  # second of the grant → granted tokens that still count
     backlog_until: int = 0  # earliest attempt time of the next message that is held
     reduced_rate: float = 0.0  # messages per minute just after the last reduction
     reduced_at: int = 0  # time of the last reduction; 0: never
@@ -120,7 +120,8 @@ class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
     returning: int = 0  # messages that were held before
     critical: int = 0  # messages sent without a token
     unused: Mapping[int, int] = {}  # second of the grant → tokens that were not used
-    reserves_times: bool = True  # attempt times of messages without a token are reserved: later ones get later times
+    # whether the attempt times of messages that get no token are reserved, so that later messages get later times
+    reserves_times: bool = True
 
 
 class TokenGrant(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +130,7 @@ class TokenGrant(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     returning: int = 0  # messages held before that got a token
     fresh: int = 0
-    second: int = 0  # second of the grant, needed to return unused tokens
+    second: int = 0  # Unix time of the grant in seconds; unused tokens are returned to this second
     reason: HoldReason = "provider_rate"
     attempt_times: tuple[int, ...] = ()  # next attempt time of each message that got no token
     rate: float = 0.0
@@ -163,7 +164,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
     tokens: TokenRequest | None = None
     refusals: tuple[RateRefusal, ...] = ()
-    replied_at: int = 0  # when a message was sent that got another reply, which ends a pause; 0: none did
+    replied_at: int = 0  # when the message was sent whose reply, not a refusal, ended a pause; 0: no pause ended
     probe: ProbeClaim | None = None
     connections: ConnectionRequest | None = None
 
@@ -260,9 +261,9 @@ def to_provider_rate(key: ProviderKey, state: ProviderState, options: MxOptions,
 
 
 def reduce_rate(state: ProviderState, per_minute: int, attempted_at: int, reply: str, now: int) -> ProviderState:
-    """Return the state after a refusal because of the rate, with half the rate.
+    """Return the state after the provider refused a message because it gets too many: the rate is halved.
 
-    A refusal of a message that was attempted before the last reduction does not halve the rate again.
+    It is not halved again for a message that was attempted before the last reduction.
     """
     state = _with_day(state, now)
     anonymous_reply = _EMAIL_ADDRESS.sub("…", reply)[:REPLY_MAX]
@@ -289,8 +290,8 @@ def grant_tokens(
     left_in_spread = spread and spread[0] - sum(
         count for at, count in state.used.items() if at * SLOT_MS > now - spread[1]
     )
-    lefts = (left_in_window, left_in_day, left_in_spread)
-    free = max(0, min((left for left in lefts if left is not None), default=UNLIMITED))
+    remainders = (left_in_window, left_in_day, left_in_spread)
+    free = max(0, min((remainder for remainder in remainders if remainder is not None), default=UNLIMITED))
     returning = min(request.returning, free)
     reserved = int(capacity * RESERVED_SHARE) if capacity and state.backlog_until > now else 0
     fresh = max(0, min(request.fresh, free - returning - reserved))
@@ -316,7 +317,10 @@ def grant_tokens(
 
 
 def _window_ms(rate: float) -> int:
-    """Return for how long a granted token counts toward the rate: a minute, or longer below one per minute."""
+    """Return how long a granted token counts toward the rate: a minute, or longer if the rate is below one per minute.
+
+    0 without a limit.
+    """
     return int(MINUTE_MS * max(1.0, 1 / rate)) + SLOT_MS + TOKEN_VALID_MS if rate else 0
 
 
@@ -440,7 +444,7 @@ def lease_connections(
         return replace(state, connections=leases), 0
     free = max(0, limit - sum(lease.count for lease in leases.values()))
     share = max(1, limit // (1 + sum(1 for lease in leases.values() if lease.wanted)))
-    others_lack = any(lease.count < min(lease.wanted, share) for lease in leases.values())
-    count = min(wanted, free, share) if others_lack else min(wanted, free)
+    is_scarce = any(lease.count < min(lease.wanted, share) for lease in leases.values())
+    count = min(wanted, free, share) if is_scarce else min(wanted, free)
     lease = ConnectionLease(max(count, opened), wanted, now + CONNECTION_LEASE_MS, opened)
     return replace(state, connections=leases | {process: lease}), count

@@ -15,7 +15,7 @@ from heliograph.domain.setup.records import Team
 
 ReputationState = Literal["ok", "warn", "paused"]
 
-MIN_SENDS = 200  # fewer sends are not judged
+MIN_SENDS = 200  # with fewer sends the state is always "ok"
 WINDOW_SENDS = 1_000  # the rates cover the newest hours that together have at least this many sends
 WINDOW_MS = 7 * DAY_MS  # older sends do not count
 
@@ -91,9 +91,9 @@ def warning_threshold(rate: Literal["bounces", "complaints"]) -> float:
 def changed_reputations(
     teams: Iterable[Team], current: Mapping[str, Reputation], counts_by_ref: Mapping[int, Counts], now: int
 ) -> list[Reputation]:
-    """Return new decisions for the teams whose state changes by the newest counts.
+    """Return a new reputation for each team whose state changes according to the newest counts.
 
-    A pause never ends here: a person must end it.
+    A paused team is left out: only a person may end a pause.
     """
     records = []
     for team in teams:

@@ -32,7 +32,7 @@ from heliograph.domain.text import collapse_spaces
 
 HEADER_ADDRESSES_MAX = 1000  # maximum addresses in To and Cc together
 CONTENT_ID_MAX = 128
-FLOWED_MAX = MIB  # characters; longer texts are not unflowed
+FLOWED_MAX = MIB  # characters; the lines of a longer format=flowed text are not joined
 ENCODED_TEXT_MAX = 3 * BODY_OCTETS_MAX  # bytes of a text in its transfer encoding: quoted-printable can triple the size
 
 _LINE_END = re.compile(rb"\r?\n|\r")  # calendars need CRLF (RFC 5545, 3.1)
@@ -253,7 +253,10 @@ def _make_inline(
 def _split_recipients(
     recipients: Sequence[Address], to: Sequence[tuple[str, Address]], cc: Sequence[tuple[str, Address]]
 ) -> dict[str, list[str]]:
-    """Split envelope recipients into to and cc by header, the rest into bcc; at least one is in `to`."""
+    """Split the envelope recipients by the mail's header into `to` and `cc`; all others go into `bcc`.
+
+    If none is in `to`, the first recipient is moved there.
+    """
     remaining = {address.normal: address.original for address in recipients}
     by_field = [
         [remaining.pop(address.normal) for _, address in field if address.normal in remaining] for field in (to, cc)

@@ -16,7 +16,7 @@ class PackedFile(msgspec.Struct):
 
 
 def unpack_tnef(content: bytes) -> list[PackedFile]:
-    """Return the packed files that have a name. If the content is truncated, those before the end are returned."""
+    """Return the packed files that have a name. If the content is truncated, files after the cut are left out."""
     files: list[PackedFile] = []
     for attribute, data in _attributes(content):
         if attribute == FILE_START:

@@ -14,7 +14,7 @@ from heliograph.domain.ids import PREFIXES
 
 DAYS_VALID = 30
 POSITION_MAX = 999
-ANY_RECIPIENT = POSITION_MAX  # position in an address that stands for all recipients of a message
+ANY_RECIPIENT = POSITION_MAX  # this position in a signed address stands for all recipients of a message
 
 _DAY_MS = 86_400_000
 _TAG_BYTES = 15  # 120 bits of the HMAC

@@ -8,10 +8,7 @@ _NO_TRACE, _NO_PARENT = "0" * 32, "0" * 16
 
 
 def parse_traceparent(header: str) -> str | None:
-    """Parse a traceparent into the format of version 00.
-
-    Returns None if it is invalid, which never rejects the request.
-    """
+    """Return a traceparent in the format of version 00; None if it is invalid, which does not reject the request."""
     match = _TRACEPARENT.fullmatch(header)
     if match is None:
         return None

@@ -66,7 +66,7 @@ class AddressVariants(msgspec.Struct, frozen=True):
         SQLite lower-cases only ASCII, PostgreSQL all letters, so each spelling is included in both forms.
         """
         variants = self.spellings | {msgspec.json.encode(variant).decode()[1:-1] for variant in self.spellings}
-        # Lower-cases ASCII only
+        # `bytes.lower` changes only ASCII letters.
         lower = {variant.lower() for variant in variants} | {variant.encode().lower().decode() for variant in variants}
         return [(variant,) for variant in sorted(lower)]
 

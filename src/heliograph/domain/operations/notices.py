@@ -77,9 +77,9 @@ def low_credit_notice(ref: int, event: str, at: int, credit: str, threshold: str
 
 
 def key_limit_notice(ref: int, key_id: str, at: int) -> NoticeRow:
-    """Return a notice that a key reached a limit.
+    """Return a notice that a key reached a limit. `ref`: the team's number.
 
-    Its name is unique per key and day, so that only one is enqueued. `ref`: the team's number.
+    The name contains only the key and the day, so that one notice per key and day is enqueued.
     """
     name = f"key_limit/{key_id}/{at // DAY_MS}"
     return NoticeRow(name=name, at=at, team=f"{TEAM_REF_PREFIX}{ref}", kind="key_limit", facts={"key": key_id})
@@ -88,16 +88,16 @@ def key_limit_notice(ref: int, key_id: str, at: int) -> NoticeRow:
 def dead_letter_notice(count: int, at: int) -> NoticeRow:
     """Return a notice that messages entered the dead-letter queue.
 
-    Its name is unique per hour, so that only one is enqueued, whatever the count.
+    The name contains only the hour, so that one notice per hour is enqueued, whatever the number of messages.
     """
     name = f"dead_letters/{at - at % HOUR_MS}"
     return NoticeRow(name=name, at=at, team=INSTANCE_TEAM, kind="dead_letters", facts={"count": str(count)})
 
 
 def receives_notice(role: str | None, subscribed: int | None) -> bool:
-    """Return whether a team's member, or an operator for the instance, receives a notice.
+    """Return whether a person with this role receives a kind of notice; a person without a role receives none.
 
-    Viewers receive it only if subscribed.
+    `subscribed`: the person's choice (0 or 1). If it is None, all but viewers receive the notice.
     """
     if role is None:
         return False

@@ -1,4 +1,4 @@
-"""Derived fields of the request log: duration and subject id."""
+"""Fields of the request log that are derived from a request: path, client, duration and subject id."""
 
 import re
 

@@ -91,10 +91,7 @@ def country_of(phone: str) -> str | None:
 
 @lru_cache(maxsize=1000)  # one entry per three digits
 def _prefix_ends(start: str) -> list[int]:
-    """Return the possible end positions of the country prefix, longest first.
-
-    `start` has the first digits of the number.
-    """
+    """Return the possible end positions of the country prefix in a number that begins with `start`, longest first."""
     prefixes = (prefix for prefix in _COUNTRY_BY_PREFIX if prefix.startswith(start) or start.startswith(prefix))
     return sorted({1 + len(prefix) for prefix in prefixes}, reverse=True)
 

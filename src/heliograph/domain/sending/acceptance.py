@@ -67,7 +67,7 @@ class SendResult(msgspec.Struct, Generic[R], frozen=True):
     @property
     def new_record(self) -> R:
         """Return the record of a request without an Idempotency-Key."""
-        assert self.record is not None, "only a request with a key comes again"
+        assert self.record is not None, "only a request with an Idempotency-Key is replayed"
         return self.record
 
 
@@ -123,7 +123,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
         return self.content_bytes - self.variables_bytes
 
     def stored_record(self, response: bytes) -> str:
-        """Return the response record merged with the caller's additional fields, as one JSON object."""
+        """Return the record to store, as one JSON object: the record in the response together with `extra_fields`."""
         extra = msgspec.json.encode(self.extra_fields)
         return (response if extra == b"{}" else response[:-1] + b"," + extra[1:]).decode()
 

@@ -24,7 +24,7 @@ REFUSAL_BY_STATUS: dict[str, type[Refusal]] = {
     "503": ServiceUnavailable,
 }
 MS_BY_UNIT = {"ms": 1, "s": SECOND_MS}
-_LATENCY = re.compile(r"([0-9]{1,6})(ms|s)")
+_LATENCY_PATTERN = re.compile(r"([0-9]{1,6})(ms|s)")
 
 
 class InjectedFault(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ def parse_fault(text: str) -> InjectedFault:
     fault = InjectedFault()
     for part in (part.strip() for part in text.split(",")):
         name, _, value = part.partition("=")
-        match = _LATENCY.fullmatch(value)
+        match = _LATENCY_PATTERN.fullmatch(value)
         latency_ms = int(match[1]) * MS_BY_UNIT[match[2]] if match else LATENCY_MAX_MS + 1
         if name == "latency" and latency_ms <= LATENCY_MAX_MS:
             fault = replace(fault, latency_ms=latency_ms)

@@ -217,9 +217,9 @@ KIND_BY_ID_PREFIX = {PREFIXES[kind]: kind for kind in ("email", "sms", "whatsapp
 def sum_charges(ledger_entries: Iterable[tuple[str, int, str | None, int]]) -> dict[tuple[str, str], Charge]:
     """Sum the charges by UTC month and kind of message. `ledger_entries`: (kind, amount, subject, time)."""
     spend: dict[tuple[str, str], Charge] = {}
-    for kind, amount, subject, time in ledger_entries:
+    for kind, amount, subject, at in ledger_entries:
         if kind == "capture" and (message_kind := KIND_BY_ID_PREFIX.get((subject or "")[:4])):
-            month_and_kind = (month_of(time), message_kind)
+            month_and_kind = (month_of(at), message_kind)
             spend[month_and_kind] = spend.get(month_and_kind, Charge()).plus(Charge(amount, 1))
     return spend
 

@@ -146,7 +146,10 @@ class SendOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def parse_options(options: SendOptions, now: int) -> Timing:
-    """Validate the options; the order of checks requires that the recipients were checked before."""
+    """Validate the options; return when the message is due and when it expires.
+
+    The caller must have checked the recipients before, because errors in them take precedence.
+    """
     if options.tags:
         check_tags(options.tags)
     if options.metadata:
@@ -168,7 +171,7 @@ def build_extra_fields(
     sender_id: str | None = None,
     origin: dict[str, str] | None = None,
 ) -> ExtraFields:
-    """Return the additional fields of a message's record, including the versions from which it was rendered."""
+    """Return the additional fields of a message's record, including the versions of its template and layout."""
     return ExtraFields(
         tags=options.tags or {},
         metadata=options.metadata or {},
@@ -199,10 +202,10 @@ def parse_timing(scheduled_at: str | None, expires_at: str | None, now: int) -> 
 def _parse_time(text: str | None, name: str) -> int | None:
     if text is None:
         return None
-    time = parse_timestamp(text)
-    if time is None:
+    at = parse_timestamp(text)
+    if at is None:
         raise InvalidSchedule(f"{name} {quoted(text)} is not a valid time. {InvalidSchedule.fix}", param=name)
-    return time
+    return at
 
 
 def check_tags(tags: dict[str, str] | None) -> None:
@@ -226,7 +229,7 @@ def split_tag(text: str) -> tuple[str, str] | None:
 def tag_hash(name: str, value: str) -> int:
     """Return the hash by which a tag is looked up.
 
-    A hash, because values may be long or contain characters that cannot be stored.
+    The value itself may be long, or contain characters that cannot be stored.
     """
     digest = hashlib.blake2b(f"{name}:{value}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, signed=True)

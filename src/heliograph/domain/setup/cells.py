@@ -4,7 +4,7 @@ import base64
 import re
 from urllib.parse import parse_qsl, urlencode
 
-# Not at the end: the name, with `-` instead of `_`, is a label of a host name.
+# No `_` at the end: the name, with `-` instead of `_`, is a label of a host name.
 CELL_NAME = re.compile(r"[a-z](?:[a-z0-9_]{0,61}[a-z0-9])?")
 PLACEHOLDER = "{cell}"  # in a public URL
 
@@ -26,10 +26,10 @@ def cell_public_url(pattern: str, cell: str) -> str:
 
 
 def basic_pattern(cell: str) -> str:
-    """Return a regular expression of the Authorization header with a key of the cell as the password of Basic.
+    """Return a regular expression for an `Authorization: Basic` header whose password is a key of the cell.
 
-    For proxies that cannot decode base64. The start of the password has one of three encodings, which depends on the
-    length of the user name.
+    It is for proxies that cannot decode base64. The start of the password is encoded in one of three ways, depending on
+    the length of the user name.
     """
     start, encodings = f":hk_{cell}_".encode(), []
     for shift in range(3):

@@ -34,7 +34,7 @@ def selector_error(selector: str) -> str:
 
 
 def idle_selectors(keys: Iterable[DkimKey]) -> dict[str, str] | None:
-    """Return algorithm → selector that no key uses; None if any algorithm has none.
+    """Return algorithm → selector that no key uses; None if an algorithm has no unused selector.
 
     Both selectors of an algorithm are in use while its retired key is still published.
     """
@@ -47,15 +47,15 @@ def idle_selectors(keys: Iterable[DkimKey]) -> dict[str, str] | None:
 
 
 def target(selector: str, domain_id: str, zone: str) -> str:
-    """Return the name in our zone of a domain's key.
+    """Return the name of a domain's key in our zone.
 
-    It contains the domain's id, as several teams may add the same domain.
+    It contains the domain's id, because several teams may add the same domain.
     """
     return f"{selector}.d{hashlib.sha256(domain_id.encode()).hexdigest()[:16]}.{zone}"
 
 
 def cname_records(domain: str, domain_id: str, zone: str) -> list[Record]:
-    """Return the records that the domain's owner publishes once."""
+    """Return the CNAME records that the domain's owner publishes once, one for each selector."""
     return [
         Record(
             type="CNAME",

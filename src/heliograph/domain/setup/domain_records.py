@@ -428,8 +428,8 @@ def alignment(from_domain: str, dkim_domain: str, return_path_domain: str, dmarc
     )
 
 
-def _is_aligned(from_domain: str, proven: str, strict: bool) -> bool:
-    return proven == from_domain or (not strict and proven.endswith(f".{from_domain}"))
+def _is_aligned(from_domain: str, domain: str, strict: bool) -> bool:
+    return domain == from_domain or (not strict and domain.endswith(f".{from_domain}"))
 
 
 def all_correct(verdicts: Iterable[Verdict]) -> bool | None:

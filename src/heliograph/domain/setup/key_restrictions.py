@@ -28,7 +28,7 @@ from heliograph.domain.text import quoted
 from heliograph.domain.validation import InvalidValue, convert_at, parse_with
 
 ANY = "*"
-LIST_MAX = 1000  # maximum entries of a list
+LIST_MAX = 1000  # maximum entries of one restriction, such as `recipients`
 MANAGES_KEYS = "keys"  # action of a route that creates, changes or rotates keys
 _PHONE_PREFIX_DIGITS_MAX = 15
 

@@ -24,7 +24,7 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 PUBLIC_ID = re.compile(rf"(?:{CELL_NAME.pattern}_)?[0-9A-Za-z]{{10}}")
 _SECRET_LENGTH = 43 + 6  # with the checksum
 _TOKEN = re.compile(rf"(hk_({PUBLIC_ID.pattern})_[0-9A-Za-z]{{43}})([0-9A-Za-z]{{6}})")
-HOOK_SECRET_PREFIX = "v1,"  # prefix of a hook's secret
+HOOK_SECRET_PREFIX = "v1,"  # prefix of the secret of a hook key
 RESTRICTED_CREATOR = "A restricted key cannot create, change or rotate keys. Ask an owner of the team."
 _NO_HASH = "0" * 64  # compared if the key does not exist, so that both cases take the same time
 

@@ -64,7 +64,7 @@ class PlannedKey(msgspec.Struct, frozen=True, kw_only=True):
 
     team: str
     name: str
-    token: str | None  # None if the caller knows the token: the token came from the environment
+    token: str | None  # None if the caller knows the token, because it came from the environment
 
 
 class NewWebhook(msgspec.Struct, frozen=True, kw_only=True):

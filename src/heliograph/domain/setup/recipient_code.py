@@ -22,7 +22,7 @@ def recipient_code(key: bytes, team: str, address: str, now: int) -> str:
 
 def is_valid_code(key: bytes, team: str, address: str, entered: str, now: int) -> bool:
     typed = _normalize_code(entered)
-    valid_codes = [recipient_code(key, team, address, time) for time in (now, now - VALID_MS)]
+    valid_codes = [recipient_code(key, team, address, at) for at in (now, now - VALID_MS)]
     return any(hmac.compare_digest(typed, _normalize_code(code)) for code in valid_codes)
 
 

@@ -17,7 +17,7 @@ Mode = Literal["sandbox", "live"]
 Scope = Literal["send", "manage"]  # scopes of a team's key
 KeyScope = Literal["send", "manage", "operate"]  # `operate` is the only scope of a platform key
 Status = Literal["approved", "draft", "archived"]  # status of a template or a layout
-Segmenting = Literal["spec", "udh"]
+Segmenting = Literal["spec", "udh"]  # how SMS segments are billed: as in spec 8, or as sent with user data headers
 CompatService = Literal["postal", "postmark", "resend", "twilio"]  # services whose API format is supported
 DkimMethod = Literal["txt", "cname"]
 Priority = Literal["critical", "normal", "bulk"]
@@ -83,10 +83,7 @@ class VerifyLimits(SetupRecord, frozen=True):
 
 
 class OptOutTexts(SetupRecord, frozen=True):
-    """Opt-out and opt-in keywords of a team's recipients, and the replies to them.
-
-    Empty replies are not sent.
-    """
+    """Keywords with which recipients opt out and in, and the replies to them; an empty reply is not sent."""
 
     words: tuple[str, ...] = (
         *("STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT", "REVOKE", "OPTOUT"),
@@ -104,10 +101,7 @@ DEFAULT_BYTES_PER_DAY: dict[Mode, int] = {"live": 10 * 1024 * MIB, "sandbox": 20
 
 
 class TeamRecord(SetupRecord, frozen=True):
-    """Fields of a team itself.
-
-    The team's objects, such as domains and templates, are records that reference the team.
-    """
+    """Fields of a team itself; its objects, such as domains and templates, are records that refer to the team."""
 
     ref: int  # integer id of the team in the database
     id: str
@@ -115,7 +109,7 @@ class TeamRecord(SetupRecord, frozen=True):
     mode: Mode = "sandbox"
     suspended: bool = False
     deletes_at: int = 0  # when the team is deleted with all its data; 0 if its deletion was not requested
-    stays_suspended: bool = False  # the team stays suspended if it is restored: it was suspended before
+    stays_suspended: bool = False  # the team was suspended before its deletion was requested; a restore keeps that
     currency: str = "USD"
     email_quota: int = 10_000  # recipients per month
     features: tuple[str, ...] = ()
@@ -355,14 +349,14 @@ class Key(SetupRecord, frozen=True):
     team: str  # empty for a platform key, which belongs to no team
     name: str
     hash: str  # SHA-256 of the whole token, hex
-    domain: str | None = None  # pinned to this domain name
+    domain: str | None = None  # name of the only domain from which the key may send; None: any domain of the team
     scopes: tuple[KeyScope, ...] = ("send",)
     revoked: bool = False
     expires_at: int | None = None
     networks: tuple[str, ...] = ()  # networks from which the key may be used; empty: any
     passthrough: str = ""  # like the team's `passthrough`, which this overrides
     created_at: int = 0  # 0 for records older than this field
-    secret: str = ""  # encrypted secret of a hook's key, which signs requests and is never sent
+    secret: str = ""  # encrypted secret of a hook key, which signs hook requests; empty for other keys
     restrictions: KeyRestrictions | None = None  # None for an unrestricted key
     counts_as: str = ""  # id of the key whose limits a rotated key shares; empty: the key's own limits
 
@@ -430,7 +424,7 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
     recipients: frozenset[str] = frozenset()
     inbound: frozenset[str] = frozenset()  # addresses
     webhooks: tuple[Webhook, ...] = ()
-    hook_keys: tuple[Key, ...] = ()  # keys that sign requests
+    hook_keys: tuple[Key, ...] = ()  # keys that verify the signatures of hook requests
     clock: TeamClock | None = None  # None if the clock was never moved
     # Values derived from the setup alone, computed once:
     sandbox: bool = False
@@ -453,8 +447,5 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     captured: bool = False  # everything sent is accepted and captured by a simulator
 
     def with_capture(self) -> "Caller":
-        """Return the caller as seen by SMTP and the APIs of other services.
-
-        There a sandbox team may capture all messages.
-        """
+        """Return the caller as SMTP and compatibility APIs see it: there a sandbox team may capture all messages."""
         return msgspec.structs.replace(self, captured=True) if self.team.record.catch and self.team.sandbox else self

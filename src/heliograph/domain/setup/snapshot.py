@@ -89,7 +89,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     def find_domain(self, name: str) -> Domain | None:
         """Return the domain with this name; None if not found.
 
-        If several exist, a verified one comes first, then the platform's, then an approved one.
+        If several teams have added it, a verified one is preferred, then the platform's, then an approved one.
         """
         domains = [team.domains[name] for team in self.teams.values() if name in team.domains]
         domains += [self.platform_domains[name]] if name in self.platform_domains else []

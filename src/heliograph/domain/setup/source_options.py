@@ -132,6 +132,6 @@ def pool_names(carriers: Iterable[CarrierRecord]) -> list[str]:
 
 
 def pool_error(pool: str, carriers: Iterable[CarrierRecord]) -> str:
-    """Return what is wrong with the pool that a team uses; empty if a carrier has this pool."""
+    """Return an error if no carrier has the pool of source addresses that a team uses; empty if one has it."""
     names = pool_names(carriers)
     return "" if pool in names else f"no carrier has a pool {quoted(pool)}. Known pools: {', '.join(names)}"
