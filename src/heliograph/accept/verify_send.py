@@ -91,12 +91,8 @@ async def send_code(
     context: Context, caller: Caller, id_: str, to: CodeRecipient, carriers: CarriersByChannel, expires_at: int
 ) -> DispatchResult:
     """Send the code by the first channel that has a carrier which does not refuse the message."""
-    code, remaining, attempts, error = (
-        get_code(context, id_, to.normalized),
-        list(carriers),
-        list[CarrierAttempt](),
-        None,
-    )
+    code, remaining = get_code(context, id_, to.normalized), list(carriers)
+    attempts, error = list[CarrierAttempt](), None
     while remaining:
         channel = remaining.pop(0)
         # A new id for each mail: bounces refer to the id, and carriers drop a mail whose id they know as a duplicate.
@@ -233,7 +229,7 @@ def _build_message(
         language, brand = to.locale or team.record.verify.language, default_brand_values(caller.team, platform)
         mail = verify_mail(platform.verify_text, language, brand["name"], code)
         suffix = feedback_id_suffix(context.reply_key, team.record.id, from_template=False)
-        content = msgspec.structs.replace(
+        content = replace(
             build_content(mail, mail_sender(caller, platform), to.original), feedback_id=f"{DIRECT}:{suffix}"
         )
     elif template := code_template(team):
@@ -260,7 +256,7 @@ def mail_sender(caller: Caller, platform: Platform) -> Platform:
     domain = None if caller.team.sandbox else resolve_brand_domain(caller.team, caller.key, None)
     if domain is None:
         return platform
-    return msgspec.structs.replace(platform, brand=domain.brand, sender=f"{SENDER_LOCAL_PART}@{domain.name}")
+    return replace(platform, brand=domain.brand, sender=f"{SENDER_LOCAL_PART}@{domain.name}")
 
 
 def _dispatch_error(attempts: Sequence[CarrierAttempt], no_attempt_error: str) -> str | None:

@@ -119,19 +119,16 @@ async def start_verification(
     if replay is not None:
         return replay
     sent = await send_code(context, caller, id_, to, carriers, start.expires_at)
-    status = "failed" if sent.error else "pending"
     record = VerificationRecord(
         id=id_,
         channel=sent.channel,
         to=to.original,
-        status=status,
+        status="failed" if sent.error else "pending",
         sandbox=caller.team.sandbox,
         expires_at=timestamp(start.expires_at),
         error_message=sent.error,
     )
-    response = msgspec.json.encode(record)
-    await _save_result(context, start, sent, response)
-    return SendResult(id_, record, response)
+    return await _save_result(context, start, sent, record)
 
 
 async def resend_verification(
@@ -164,10 +161,7 @@ async def resend_verification(
     if replay is not None:
         return replay
     sent = await send_code(context, caller, id_, to, carriers, verification.expires_at)
-    record = replace(to_record(verification), channel=sent.channel)
-    response = msgspec.json.encode(record)
-    await _save_result(context, start, sent, response)
-    return SendResult(id_, record, response)
+    return await _save_result(context, start, sent, replace(to_record(verification), channel=sent.channel))
 
 
 async def cancel_verification(context: Context, caller: Caller, id_: str) -> VerificationRecord:
@@ -250,11 +244,16 @@ async def _check_recipient(context: Context, caller: Caller, to: CodeRecipient) 
     remove_suppressed(recipients, {to.normalized} if suppressed else ())
 
 
-async def _save_result(context: Context, start: Start, sent: DispatchResult, response: bytes) -> None:
-    item = sent.to_finish(start.id, start.team, start.key_id, context.clock.team_now(start.team), start.owner, response)
+async def _save_result(
+    context: Context, start: Start, sent: DispatchResult, record: VerificationRecord
+) -> SendResult[VerificationRecord]:
+    """Store the result of sending a code, and the response for the Idempotency-Key; return the response."""
+    response, now = msgspec.json.encode(record), context.clock.team_now(start.team)
+    item = sent.to_finish(start.id, start.team, start.key_id, now, start.owner, response)
     await context.store.verifications.finish(
         replace(item, idempotency_key=start.idempotency_key, counted_at=start.created_at)
     )
+    return SendResult(start.id, record, response)
 
 
 def _build_start(

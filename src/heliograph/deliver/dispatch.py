@@ -301,9 +301,7 @@ class _ClaimHooks(SendHooks):
         # Another worker may have sent the message
         if claim.was_claimed_before or lease_is_uncertain or claim.key in dispatch.lost_keys:
             await dispatch.renew_lease(claim)
-        self.cancel_if_needed(
-            self._claim.channel == "email" and await self._dispatch.suppression_recheck.is_suppressed(self._claim)
-        )
+        self.cancel_if_needed(claim.channel == "email" and await dispatch.suppression_recheck.is_suppressed(claim))
 
     def cancel_if_needed(self, suppressed: bool) -> None:
         if refusal := self._dispatch.cancel_reason(self._claim, suppressed):
@@ -427,10 +425,13 @@ def _retry_update(
     if due_at is None:
         return make_update(target_status="failed", detail=outcome.detail | {EXPIRED: True})
     due_at = min(due_at, claim.expires_at or due_at)
+    deferrals = dict(claim.deferrals)
+    if carrier:
+        deferrals[carrier.id] = deferrals.get(carrier.id, 0) + 1
     retry_plan = RetryPlan(
         due_at=due_at,
         attempt=attempt,
-        deferrals=_with_deferral(claim.deferrals, carrier),
+        deferrals=deferrals,
         uncertain_carrier=carrier.id if carrier and outcome.uncertain else claim.uncertain_carrier,
         absent_at=(claim.absent_at or now) if outcome.absent else None,
         first_at=first_at,
@@ -467,9 +468,3 @@ def _hold_update(
     )
     detail = outcome.detail | {NEXT_AT: timestamp(max(due_at, now))}
     return make_update(carrier=None, retry=retry_plan, detail=detail, is_repeat=is_held)
-
-
-def _with_deferral(deferrals: Mapping[str, int], carrier: CarrierRecord | None) -> dict[str, int]:
-    if carrier is None:
-        return dict(deferrals)
-    return {**deferrals, carrier.id: deferrals.get(carrier.id, 0) + 1}

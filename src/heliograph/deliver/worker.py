@@ -57,7 +57,9 @@ class Worker:
         leases = asyncio.create_task(self._renew_leases())
         try:
             await asyncio.gather(self._retry_candidates(), *(self._run_lane(lane) for lane in SLOTS_BY_LANE))
-            await self._wait_for_deliveries()
+            if unfinished := await wait_for_all(self._in_flight(), STOP_TIMEOUT_S):
+                # keep their leases: whether they were sent is unknown, and the next start claims them again
+                log.warning("stopped with sends in flight", count=len(unfinished))
         finally:
             leases.cancel()
             for task in self._in_flight():
@@ -181,12 +183,6 @@ class Worker:
             except Exception as error:
                 log.warning("cannot renew the leases", error=type(error).__name__)
                 interval_s = DATABASE_RETRY_S
-
-    async def _wait_for_deliveries(self) -> None:
-        unfinished = await wait_for_all(self._in_flight(), STOP_TIMEOUT_S)
-        if unfinished:
-            # keep their leases: whether they were sent is unknown, and the next start claims them again
-            log.warning("stopped with sends in flight", count=len(unfinished))
 
     def _in_flight(self) -> list["asyncio.Task[bool]"]:
         return [task for tasks in self._tasks.values() for task in tasks]
