@@ -83,11 +83,7 @@ def _scrub(variants: AddressVariants, record: SetupRecord) -> SetupRecord:
 async def build_target(store: Store, team: Team, raw_address: str) -> ErasureTarget:
     """Return what to erase: the address, its spellings, and the records that may contain it."""
     address, record = read_erasable(raw_address), team.record
-    keys = [
-        setting.id
-        for setting in store.setup.current.records.values()
-        if isinstance(setting, Key) and setting.team == record.id
-    ]
+    keys = (key.id for key in store.setup.current.records.values() if isinstance(key, Key) and key.team == record.id)
     return ErasureTarget(
         ref=record.ref,
         team=record.id,

@@ -20,6 +20,7 @@ from heliograph.domain.setup.keys import (
     ENTROPY_BYTES,
     HOOK_SECRET_PREFIX,
     check_grant,
+    is_valid,
     make_token,
     public_id,
     token_hash,
@@ -35,10 +36,8 @@ from heliograph.webhooks.policy.signature import ENTROPY_MIN, make_secret
 AUDITED_MAX = 1000  # characters of restrictions in an audit entry
 OVERLAP_MS = DAY_MS  # a rotated key stays valid for this long
 NETWORKS_MAX = 20  # maximum networks per key
-CREATED_MAX, CREATED_WINDOW_MS = (
-    5000,
-    30 * DAY_MS,
-)  # maximum new keys per team in this period, revoked and expired ones included
+# maximum new keys per team in this period, including revoked and expired ones
+CREATED_MAX, CREATED_WINDOW_MS = 5000, 30 * DAY_MS
 KEY_STATES = ("works", "expires", "expired", "revoked")
 _NUMBERED_NAME = re.compile(r"(.*?)(?: ([0-9]{1,4}))?", re.S)
 
@@ -116,8 +115,7 @@ async def create(store: Store, actor: Actor, parameters: NewKey, encrypt: Encryp
         check_fields(find_errors(setup, created.key, now))
         check_grant(_actor_key(setup, actor, now), created.key)
         _check_key_quota(setup, actor, created.key.team, now)
-        row = _key_row(created.key)
-        return SetupChange(rows=[row], audit=_audit_entry(store, actor, "key.create", created.key))
+        return SetupChange(rows=[_key_row(created.key)], audit=_audit_entry(store, actor, "key.create", created.key))
 
     await store.setup.change(build_change, parameters.team)
     return created
@@ -137,7 +135,7 @@ async def rotate(
 
     def build_change(setup: Setup, _: int) -> SetupChange:
         old, actor_key = _get_key(setup, team, id_), _actor_key(setup, actor, now)
-        if state_of(old, now) in ("revoked", "expired"):
+        if not is_valid(old, now):
             raise InvalidRequest("This key no longer works and can't be rotated. Create a new one.")
         _check_readable(old)
         name = next_name(old.name, {key.name for key in keys_of(setup, old.team)})
@@ -146,14 +144,14 @@ async def rotate(
             name=name,
             created_at=now + setup.clock_offset(old.team),
             counts_as=(old.counts_as or old.id) if old.restrictions else "",
+            expires_at=actor_key.expires_at if actor_key else None,
         )
-        new = replace(new, expires_at=actor_key.expires_at if actor_key else None)
         check_grant(actor_key, new)
         replaced = replace(old, expires_at=min(now + OVERLAP_MS, old.expires_at or now + OVERLAP_MS))
         _check_key_quota(setup, actor, old.team, now, is_rotation=True)
         created.append(CreatedKey(key=new, token=token, old=replaced))
-        rows = [_key_row(new), _key_row(replaced)]
-        return SetupChange(rows=rows, audit=_audit_entry(store, actor, "key.rotate", new))
+        audit_entry = _audit_entry(store, actor, "key.rotate", new)
+        return SetupChange(rows=[_key_row(new), _key_row(replaced)], audit=audit_entry)
 
     await store.setup.change(build_change, team)
     return created[-1]
@@ -170,18 +168,17 @@ async def set_restrictions(
 
     def build_change(setup: Setup, _: int) -> SetupChange:
         key = _get_key(setup, team, id_)
-        if state_of(key, store.clock.now()) in ("revoked", "expired"):
+        if not is_valid(key, store.clock.now()):
             raise InvalidRequest("This key no longer works. Create a new one.")
         _check_readable(key)
         if key.restrictions == restrictions:
             return SetupChange()
         if revision != key_restrictions.restrictions_revision(key.restrictions):
             raise InvalidRequest("Someone changed the restrictions of this key while you were editing.", param="mark")
-        row = _key_row(replace(key, restrictions=restrictions))
         before, after = (msgspec.json.encode(value).decode() for value in (key.restrictions, restrictions))
         detail = f"{key.id}: {before[:AUDITED_MAX]} → {after[:AUDITED_MAX]}"
         entry = actor.audit_entry(store.clock.now(), "key.restrict", key.name, detail, team=key.team or None)
-        return SetupChange(rows=[row], audit=entry)
+        return SetupChange(rows=[_key_row(replace(key, restrictions=restrictions))], audit=entry)
 
     await store.setup.change(build_change, team)
     return _get_key(store.setup.current, team, id_)
@@ -202,8 +199,8 @@ async def revoke(store: Store, actor: Actor, id_: str, team: str | None = None) 
             check_grant(actor_key, key)
         if key.revoked:
             return SetupChange()
-        row = _key_row(replace(key, revoked=True))
-        return SetupChange(rows=[row], audit=_audit_entry(store, actor, "key.revoke", key))
+        audit_entry = _audit_entry(store, actor, "key.revoke", key)
+        return SetupChange(rows=[_key_row(replace(key, revoked=True))], audit=audit_entry)
 
     await store.setup.change(build_change, team)
     return keys_before[-1]
@@ -261,8 +258,7 @@ def _check_key_quota(setup: Setup, actor: Actor, team: str, now: int, *, is_rota
     noun = "keys made within 30 days, with those that were revoked"
     check_quota(actor, "name", created_count, noun, limit=CREATED_MAX, fix="Use existing keys")
     if not is_rotation:
-        valid_count = sum(state_of(key, now) not in ("revoked", "expired") for key in keys)
-        check_quota(actor, "name", valid_count, "keys that work")
+        check_quota(actor, "name", sum(is_valid(key, now) for key in keys), "keys that work")
 
 
 def state_of(key: Key, now: int) -> str:
@@ -315,7 +311,7 @@ def _actor_key(setup: Setup, actor: Actor, now: int) -> Key | None:
     if actor.kind != "key":
         return None
     caller = setup.callers.get(actor.id)
-    if caller is None or state_of(caller.key, now) in ("revoked", "expired"):
+    if caller is None or not is_valid(caller.key, now):
         raise InvalidApiKey
     if caller.team.record.suspended:
         raise TeamSuspended

@@ -55,12 +55,10 @@ async def remove(store: Store, actor: Actor, team: TeamRecord, phone: str, chann
 
 
 def _read_channels(raw: str | None) -> tuple[PhoneChannel, ...]:
-    if raw is None:
-        return PHONE_CHANNELS
-    for channel in PHONE_CHANNELS:
-        if channel == raw:
-            return (channel,)
-    raise InvalidRequest(f"channel is {' or '.join(PHONE_CHANNELS)}, not {quoted(raw)}.", param="channel")
+    channels = tuple(channel for channel in PHONE_CHANNELS if raw in (None, channel))
+    if raw is not None and not channels:
+        raise InvalidRequest(f"channel is {' or '.join(PHONE_CHANNELS)}, not {quoted(raw)}.", param="channel")
+    return channels
 
 
 def _read_phone(phone: str) -> str:

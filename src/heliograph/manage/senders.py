@@ -11,14 +11,14 @@ from heliograph.domain.setup.records import DisplayName, SenderId
 from heliograph.domain.setup.sender_approvals import (
     PendingSender,
     SubmittedRecord,
+    decide_request,
     decision_basis,
+    decision_rows,
     pending_senders,
     request_change,
     request_text,
     resubmit_rows,
 )
-from heliograph.domain.setup.sender_approvals import decide_request as rows_of_pending
-from heliograph.domain.setup.sender_approvals import decision_rows as rows_of_word
 from heliograph.domain.setup.setup_file import read_sender_id_fields
 from heliograph.domain.setup.snapshot import RecordId, Row, Setup, to_row
 from heliograph.manage.teams import get_team
@@ -101,7 +101,7 @@ async def decide(store: Store, actor: Actor, team: str, record: RecordId, approv
     requester = _get_record(before, team, record).asked_by
     item = PendingSender(kind=record[0], team=team, id=record[1], text=request_text(before, record), asked_by=requester)
     await _write_decision(
-        store, actor, item, approve, reason, lambda setup: rows_of_word(setup, record, approve, reason)
+        store, actor, item, approve, reason, lambda setup: decision_rows(setup, record, approve, reason)
     )
 
 
@@ -114,7 +114,7 @@ async def decide_pending(store: Store, actor: Actor, item: PendingSender, approv
         (other for other in pending_senders(store.setup.current) if decision_basis(other) == decision_basis(item)), item
     )
     return await _write_decision(
-        store, actor, pending_item, approve, reason, lambda setup: rows_of_pending(setup, item, approve, reason)
+        store, actor, pending_item, approve, reason, lambda setup: decide_request(setup, item, approve, reason)
     )
 
 

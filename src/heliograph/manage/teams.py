@@ -41,8 +41,7 @@ async def create(store: Store, actor: Actor, raw_fields: Fields) -> TeamRecord:
     def build_change(current: Setup, ref: int) -> SetupChange:
         if id_ in current.teams:
             check_fields({"id": "A team with this ID already exists."})
-        record = msgspec.convert({"name": id_} | fields | {"ref": ref}, TeamRecord)
-        _check_record(record)
+        record = _checked(msgspec.convert({"name": id_} | fields | {"ref": ref}, TeamRecord))
         _check_passthrough({}, record.passthrough)
         _check_pool(current, fields)
         entry = actor.audit_entry(store.clock.now(), "team.create", id_, team=id_)
@@ -71,8 +70,7 @@ async def _set_fields(store: Store, actor: Actor, action: str, team: str, change
         _check_pool(setup, fields)
         before = msgspec.to_builtins(team_setup.record)
         parts = {name: before.get(name, {}) | fields[name] for name in ("verify", "opt_out") if name in fields}
-        after = msgspec.convert(before | fields | parts, TeamRecord)
-        _check_record(after)
+        after = _checked(msgspec.convert(before | fields | parts, TeamRecord))
         if "categories" in fields:
             _check_categories(after, team_setup.templates)
         return after
@@ -82,9 +80,7 @@ async def _set_fields(store: Store, actor: Actor, action: str, team: str, change
 
 async def set_suspended(store: Store, actor: Actor, team: str, suspended: bool) -> TeamRecord:
     def revise(team_setup: Team, _: Setup) -> TeamRecord:
-        after = replace(team_setup.record, suspended=suspended)
-        _check_record(after)
-        return after
+        return _checked(replace(team_setup.record, suspended=suspended))
 
     return await _change_team(store, actor, "team.suspend" if suspended else "team.resume", team, revise)
 
@@ -148,9 +144,7 @@ async def set_retention(store: Store, actor: Actor, team: str, changes: Fields) 
     fields = _read_fields(changes)
 
     def revise(team_setup: Team, _: Setup) -> TeamRecord:
-        after = replace(team_setup.record, **fields)
-        _check_record(after)
-        return after
+        return _checked(replace(team_setup.record, **fields))
 
     return await _change_team(store, actor, "team.keep", team, revise, changes)
 
@@ -177,9 +171,7 @@ async def set_test_clock(store: Store, actor: Actor, team: str, enabled: bool) -
     """
 
     def revise(team_setup: Team, _: Setup) -> TeamRecord:
-        after = replace(team_setup.record, test_clock=enabled)
-        _check_record(after)
-        return after
+        return _checked(replace(team_setup.record, test_clock=enabled))
 
     return await _change_team(store, actor, "team.test_clock", team, revise, {"test_clock": enabled})
 
@@ -219,8 +211,8 @@ def _read_fields(raw_fields: Fields) -> dict[str, Any]:
     return fields
 
 
-def _check_record(record: TeamRecord) -> None:
-    """Raise InvalidRequest if fields of the team's record exclude each other."""
+def _checked(record: TeamRecord) -> TeamRecord:
+    """Return the team's record; raise InvalidRequest if fields of the record exclude each other."""
     errors = {
         "suspended": record.suspended_error,
         "catch": record.catch_error,
@@ -228,6 +220,7 @@ def _check_record(record: TeamRecord) -> None:
         "keep_messages_days": record.retention_error,
     }
     check_fields({name: error for name, error in errors.items() if error})
+    return record
 
 
 def _check_passthrough(templates: Mapping[str, Template], template: str) -> None:
