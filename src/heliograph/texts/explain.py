@@ -151,12 +151,7 @@ CAUSES: dict[str, Cause] = {
         "Only their administrator can fix this. Tell the recipient another way.",
         retry_helps=False,
     ),
-    "greylisted": Cause(
-        "policy",
-        "theirs",
-        "The server delays email from new senders (greylisting).",
-        _RETRY_LATER,
-    ),
+    "greylisted": Cause("policy", "theirs", "The server delays email from new senders (greylisting).", _RETRY_LATER),
     "rate": Cause("limit", "theirs", "The recipient's server is limiting how much email we can send.", _RETRY_LATER),
     "lookup": Cause("infrastructure", "theirs", "The recipient's server had a lookup failure.", _RETRY_LATER),
     "temporary": Cause("infrastructure", "theirs", "The recipient's server has a temporary problem.", _RETRY_LATER),
@@ -239,12 +234,7 @@ CAUSES: dict[str, Cause] = {
     "landline": Cause(
         "recipient", "theirs", "The number is a landline or can't receive SMS.", _CHECK_NUMBER, retry_helps=False
     ),
-    "phone_off": Cause(
-        "recipient",
-        "theirs",
-        "The phone is switched off or out of coverage.",
-        "Send again later.",
-    ),
+    "phone_off": Cause("recipient", "theirs", "The phone is switched off or out of coverage.", "Send again later."),
     "opted_out": Cause(
         "recipient",
         "theirs",
@@ -674,20 +664,19 @@ NO_ACTION_NEEDED = "No action is needed. We retry automatically."
 
 def cause_of(channel: Channel, detail: Mapping[str, Any]) -> str:
     """Return the name of the cause that explains the detail of an outcome or report."""
-    reason, text = str(detail.get("reason") or ""), str(detail.get("text") or "")
+    reason, code = str(detail.get("reason") or ""), str(detail.get("code") or "")
     if reason in CAUSES:
         return reason
     if channel == "email":
-        code, from_relay = str(detail.get("code") or ""), detail.get("carrier") == _RELAY_KIND
+        from_relay = detail.get("carrier") == _RELAY_KIND
         if from_relay and code in _AUTH_REPLY_CODES:
             return "account"
-        name = detail.get("trouble") or _mail_cause(code, text, str(detail.get("enhanced") or ""))
+        text, enhanced = str(detail.get("text") or ""), str(detail.get("enhanced") or "")
+        name = detail.get("trouble") or _mail_cause(code, text, enhanced)
         return RELAY_CAUSES.get(name, name) if from_relay else name
     cause_by_code = CAUSE_BY_CODE.get(str(detail.get("carrier") or ""), {})
-    cause = cause_by_code.get(str(detail.get("code") or "")) or CAUSE_BY_RECEIPT_STATE.get(
-        str(detail.get("state") or "")[:5]
-    )
-    return cause or _cause_by_http_status(str(detail.get("code") or ""))
+    cause = cause_by_code.get(code) or CAUSE_BY_RECEIPT_STATE.get(str(detail.get("state") or "")[:5])
+    return cause or _cause_by_http_status(code)
 
 
 def _mail_cause(code: str, text: str, enhanced: str) -> str:
@@ -790,11 +779,9 @@ def deciding_detail(
 
 def explanation_record(explanation: Explanation) -> ExplanationRecord | None:
     """Return the explanation in API format; None if there is nothing to explain."""
-    return (
-        _build_record(explanation.cause, explanation.text, explanation.advice, explanation.retry_helps)
-        if explanation.cause
-        else None
-    )
+    if not explanation.cause:
+        return None
+    return _build_record(explanation.cause, explanation.text, explanation.advice, explanation.retry_helps)
 
 
 def all_causes() -> list[ExplanationRecord]:
