@@ -36,18 +36,14 @@ def queue_name(lane: str, priority: Priority) -> str:
 QUEUE_BY_LANE_AND_PRIORITY = {
     (lane, priority): queue_name(lane, priority) for lane in SLOTS_BY_LANE for priority in PRIORITIES
 }
-LANE_AND_PRIORITY_BY_QUEUE: dict[str, tuple[str, Priority]] = {
-    queue_name(lane, priority): (lane, priority) for lane in SLOTS_BY_LANE for priority in PRIORITIES
-}
+LANE_AND_PRIORITY_BY_QUEUE = {queue: lane_priority for lane_priority, queue in QUEUE_BY_LANE_AND_PRIORITY.items()}
 
 
 def next_concurrency(concurrency: int, slots: int, waited_s: float) -> int:
     """Return a queue's concurrency limit after a send that waited `waited_s` seconds for a connection."""
-    return (
-        max(concurrency - 1, min(CONCURRENCY_MIN, slots))
-        if waited_s > CONNECTION_WAIT_MAX_S
-        else min(concurrency + 1, slots)
-    )
+    if waited_s > CONNECTION_WAIT_MAX_S:
+        return max(concurrency - 1, min(CONCURRENCY_MIN, slots))
+    return min(concurrency + 1, slots)
 
 
 def next_priority(turn: int, waiting: Container[Priority]) -> Priority | None:

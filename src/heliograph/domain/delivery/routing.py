@@ -1,14 +1,12 @@
 """Routing: the carrier and the sender id of a message."""
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from typing import get_args
 
-from heliograph.domain.setup.records import CarrierRecord, Channel, Team
+from heliograph.domain.setup.records import CHANNELS, CarrierRecord, Channel, Team
 
 DEFERRALS_BEFORE_NEXT = 2  # contract 14, `priority`
 SIMULATORS: dict[Channel, CarrierRecord] = {
-    channel: CarrierRecord(id=f"simulator-{channel}", channel=channel, kind="simulator")
-    for channel in get_args(Channel)
+    channel: CarrierRecord(id=f"simulator-{channel}", channel=channel, kind="simulator") for channel in CHANNELS
 }
 
 
@@ -50,7 +48,7 @@ def leaves_platform(candidates: Sequence[CarrierRecord]) -> bool:
 def simulated_channels(carriers: Sequence[CarrierRecord]) -> list[Channel]:
     """Return the channels that are served only by simulators."""
     channels: list[Channel] = []
-    for channel in get_args(Channel):
+    for channel in CHANNELS:
         configured = [carrier for carrier in carriers if carrier.channel == channel]
         enabled = [carrier for carrier in configured if carrier.enabled] if configured else [builtin_simulator(channel)]
         if enabled and all(carrier.kind == "simulator" for carrier in enabled):
@@ -60,16 +58,14 @@ def simulated_channels(carriers: Sequence[CarrierRecord]) -> list[Channel]:
 
 def disabled_channels(carriers: Sequence[CarrierRecord]) -> list[Channel]:
     """Return the channels whose carriers are all disabled: emails wait, other messages are refused."""
-    served = {carrier.channel for carrier in carriers if carrier.enabled}
-    configured = {carrier.channel for carrier in carriers}
-    return [channel for channel in get_args(Channel) if channel in configured - served]
+    return blocked_channels(carriers, ())
 
 
 def blocked_channels(carriers: Sequence[CarrierRecord], open_circuits: Container[str]) -> list[Channel]:
     """Return the channels whose carriers are all disabled or unreachable, so that no message can be sent."""
     able = {carrier.channel for carrier in carriers if carrier.enabled and carrier.id not in open_circuits}
     configured = {carrier.channel for carrier in carriers}
-    return [channel for channel in get_args(Channel) if channel in configured - able]
+    return [channel for channel in CHANNELS if channel in configured - able]
 
 
 def builtin_simulator(channel: Channel) -> CarrierRecord:
@@ -79,7 +75,7 @@ def builtin_simulator(channel: Channel) -> CarrierRecord:
 def simulator_ids(carriers: Iterable[CarrierRecord]) -> list[str]:
     """Return the ids of all simulators, both configured and built-in."""
     configured = [carrier.id for carrier in carriers if carrier.kind == "simulator"]
-    return [*configured, *(builtin_simulator(channel).id for channel in get_args(Channel))]
+    return [*configured, *(simulator.id for simulator in SIMULATORS.values())]
 
 
 def choose_carrier(

@@ -157,8 +157,8 @@ def _read_lines(text: TextIO) -> Iterator[str]:
 def _check_length(text: str) -> None:
     if len(text) > DOCUMENT_MAX:
         raise UnreadableFile(
-            f"A JSON document or line has more than {DOCUMENT_MAX:,} characters. Export as JSON lines or CSV, or "
-            f"in parts."
+            f"A JSON document or line has more than {DOCUMENT_MAX:,} characters. "
+            "Export as JSON lines or CSV, or in parts."
         )
 
 

@@ -1,6 +1,6 @@
 """Resend exports: suppressions, domains and templates, as listed by its API or as CSV."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from heliograph.domain.exports.postmark import template_id
@@ -37,7 +37,7 @@ def extra_template_fields(row: Row) -> dict[str, Any]:
         fields["sender"] = str(row["from"])
     if replies := row.get("reply_to"):
         fields["reply_to"] = tuple([replies] if isinstance(replies, str) else map(str, as_list(replies)))
-    variables = _only_objects(row.get("variables"))
+    variables: list[Row] = [item for item in as_list(row.get("variables")) if isinstance(item, dict)]
     if variables:
         values = {str(variable.get("key", "")).lower(): variable.get("fallback_value") for variable in variables}
         fields["numbers"] = tuple(
@@ -48,10 +48,6 @@ def extra_template_fields(row: Row) -> dict[str, Any]:
     if texts or variables:
         fields["written"] = original_spellings(texts, [str(variable.get("key", "")) for variable in variables])
     return fields
-
-
-def _only_objects(value: Any) -> Sequence[Row]:
-    return [item for item in as_list(value) if isinstance(item, dict)]
 
 
 def convert_row(row: Row) -> Exported:

@@ -27,31 +27,7 @@ from heliograph.domain.setup.records import Platform, Team
 from heliograph.domain.text import CONTROL_CHARACTER, quoted
 
 _OFFICE = "application/vnd.openxmlformats-officedocument."
-ALLOWED_TYPES = frozenset(
-    {
-        "application/pdf",
-        "application/msword",
-        f"{_OFFICE}wordprocessingml.document",
-        "application/vnd.ms-excel",
-        f"{_OFFICE}spreadsheetml.sheet",
-        "application/vnd.ms-powerpoint",
-        f"{_OFFICE}presentationml.presentation",
-        "application/json",
-        "text/csv",
-        "text/plain",
-        "text/calendar",
-        "application/zip",
-        "application/x-zip-compressed",
-        "image/png",
-        "image/jpeg",
-        "image/gif",
-        "image/webp",
-        "image/svg+xml",
-    }
-)
-TYPE_MAX = 1000  # characters of a content type that are examined
-FIELDS = ("filename", "content", "content_type", "content_id")
-# Type by filename extension, for attachments without a content type.
+# Allowed types (spec 8) by filename extension, also for attachments without a content type.
 TYPE_BY_EXTENSION = {
     "pdf": "application/pdf",
     "doc": "application/msword",
@@ -72,6 +48,9 @@ TYPE_BY_EXTENSION = {
     "webp": "image/webp",
     "svg": "image/svg+xml",
 }
+ALLOWED_TYPES = frozenset({*TYPE_BY_EXTENSION.values(), "application/x-zip-compressed"})
+TYPE_MAX = 1000  # characters of a content type that are examined
+FIELDS = ("filename", "content", "content_type", "content_id")
 # Extension with dot → type; Python's built-in table, independent of the machine
 _TYPE_BY_DOTTED_EXTENSION = MimeTypes().types_map[True]
 # Types that an operator may add. Embedded mails are excluded, because their parts would be parsed as ours.

@@ -103,45 +103,42 @@ def first_link(links: list[str]) -> str | None:
 
 def check_link(url: str) -> CheckedLink:
     """Validate a link by its syntax alone, without network access."""
+    verdict, why = _judge_link(url)
+    return CheckedLink(url=url, verdict=verdict, why=why)
+
+
+def _judge_link(url: str) -> tuple[Verdict, str]:
+    """Return the verdict about a link, and what is wrong with the link."""
     if not url or url.startswith("#"):
-        return CheckedLink(url=url, verdict="warning", why="Doesn't lead anywhere: page anchors don't work in email.")
+        return "warning", "Doesn't lead anywhere: page anchors don't work in email."
     if "{{" in unquote(url) or "}}" in unquote(url):
-        return CheckedLink(url=url, verdict="wrong", why="Contains a placeholder that was not filled in.")
+        return "wrong", "Contains a placeholder that was not filled in."
     if re.search(r"[\s<>]", url):
-        return CheckedLink(url=url, verdict="wrong", why="Contains a space or angle bracket. Use %20, %3C or %3E.")
+        return "wrong", "Contains a space or angle bracket. Use %20, %3C or %3E."
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
     except ValueError:
-        return CheckedLink(url=url, verdict="wrong", why="Is not a valid URL: check its host and port.")
+        return "wrong", "Is not a valid URL: check its host and port."
     scheme = parts.scheme.lower()
     if scheme in ("mailto", "tel", "sms"):
-        problem = "" if parts.path else f"{scheme}: link without an address."
-        return CheckedLink(url=url, verdict="wrong" if problem else "ok", why=problem)
+        return ("ok", "") if parts.path else ("wrong", f"{scheme}: link without an address.")
     if not scheme:
-        return CheckedLink(url=url, verdict="wrong", why="Is a relative URL, which doesn't work in email.")
+        return "wrong", "Is a relative URL, which doesn't work in email."
     if scheme not in ("http", "https"):
-        return CheckedLink(url=url, verdict="wrong", why=f"Email clients don't open {scheme}: links.")
+        return "wrong", f"Email clients don't open {scheme}: links."
     if not host:
-        return CheckedLink(url=url, verdict="wrong", why="Has no host name.")
-    return _check_valid_link(url, scheme, host)
+        return "wrong", "Has no host name."
+    return _judge_valid_link(url, scheme, host)
 
 
-def _check_valid_link(url: str, scheme: str, host: str) -> CheckedLink:
-    """Return the warnings about a valid link: length, private host, missing encryption."""
+def _judge_valid_link(url: str, scheme: str, host: str) -> tuple[Verdict, str]:
+    """Return the verdict about the length, host and encryption of a valid link."""
     if len(url) > LINK_LENGTH_MAX:
-        return CheckedLink(
-            url=url,
-            verdict="warning",
-            why=f"Has {len(url)} characters: some clients cut links off at {LINK_LENGTH_MAX}.",
-        )
+        return "warning", f"Has {len(url)} characters: some clients cut links off at {LINK_LENGTH_MAX}."
     if _is_private(host):
-        return CheckedLink(
-            url=url, verdict="warning", why=f"{host} is not a public host. Recipients can't open this link."
-        )
-    if scheme == "http":
-        return CheckedLink(url=url, verdict="warning", why="Is not encrypted. Use https.")
-    return CheckedLink(url=url)
+        return "warning", f"{host} is not a public host. Recipients can't open this link."
+    return ("warning", "Is not encrypted. Use https.") if scheme == "http" else ("ok", "")
 
 
 def _is_private(host: str) -> bool:

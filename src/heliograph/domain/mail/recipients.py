@@ -40,8 +40,7 @@ def distinct_recipients(
     to: tuple[Address, ...], cc: tuple[Address, ...], bcc: tuple[Address, ...]
 ) -> tuple[tuple[Address, Kind], ...]:
     first_by_address: dict[str, tuple[Address, Kind]] = {}
-    fields: tuple[tuple[Kind, tuple[Address, ...]], ...]
-    fields = (("to", to), ("cc", cc), ("bcc", bcc))
+    fields: tuple[tuple[Kind, tuple[Address, ...]], ...] = (("to", to), ("cc", cc), ("bcc", bcc))
     for kind, addresses in fields:
         for address in addresses:
             first_by_address.setdefault(address.normal, (address, kind))
@@ -134,7 +133,6 @@ def remove_suppressed(recipients: Recipients, suppressed: Container[str], *, dro
     `suppressed`: addresses in normal form. With `drop`, suppressed to and cc recipients are removed as well, and the
     send is rejected only if no recipient remains.
     """
-
     removed: list[tuple[Address, Kind]] = []
     for address, kind in recipients.distinct:
         normal = address.normal

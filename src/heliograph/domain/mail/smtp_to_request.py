@@ -51,13 +51,8 @@ FIELD_BY_OPTION_HEADER = {
 }
 FIELD_BY_JSON_HEADER = {"x-heliograph-variables": "variables", "x-heliograph-template-variables": "variables",
                 "x-metadata": "metadata"}  # fmt: skip
-REMOVED_PREFIXES = (
-    "x-heliograph-",
-    "x-pm-",
-    "x-category",
-    *TAG_HEADERS,
-    *FIELD_BY_JSON_HEADER,
-)  # removed before sending
+# Headers with one of these prefixes are removed before sending.
+REMOVED_PREFIXES = ("x-heliograph-", "x-pm-", "x-category", *TAG_HEADERS, *FIELD_BY_JSON_HEADER)
 
 _SPACES = re.compile(r"[ \t\r\n]+")
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|<([^<>]*)>|([,;:(])|([^",;:<>()\s]+)|\s+|.', re.DOTALL)

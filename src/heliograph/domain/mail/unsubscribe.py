@@ -54,7 +54,7 @@ def check_category(category: str, categories: Collection[str]) -> None:
 def sign_link(key: bytes, link: UnsubscribeLink) -> str:
     """Return the signed token of an unsubscribe link."""
     payload = msgspec.json.encode(link)
-    return _to_base64(_tag(key, payload) + payload)
+    return base64.urlsafe_b64encode(_tag(key, payload) + payload).decode().rstrip("=")
 
 
 def parse_link(key: bytes, token: str) -> UnsubscribeLink | None:
@@ -88,7 +88,3 @@ def insert_url(text: str | None, url: str) -> str | None:
 
 def _tag(key: bytes, payload: bytes) -> bytes:
     return hmac.digest(key, b"unsubscribe\0" + payload, "sha256")[:_TAG_BYTES]
-
-
-def _to_base64(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")

@@ -21,9 +21,8 @@ def advance_clock(clock: TeamClock, seconds: int) -> TeamClock:
     remaining_s = (AHEAD_MAX_MS - clock.target) // SECOND_MS
     if not 1 <= seconds <= remaining_s:
         raise InvalidRequest(
-            f"advance_s is {seconds}. A test clock moves only forward, 60 days in total; this one {remaining_s} "
-            f"s more. "
-            "To start over, turn the test clock off and on again.",
+            f"advance_s is {seconds}. A test clock moves only forward, 60 days in total; this one {remaining_s} s "
+            "more. To start over, turn the test clock off and on again.",
             param="advance_s",
         )
     return replace(clock, target=clock.target + seconds * SECOND_MS)

@@ -18,14 +18,11 @@ Encoding = Literal["gsm7", "ucs2"]
 SINGLE_PART_UNITS: dict[Encoding, int] = {"gsm7": 160, "ucs2": 70}  # units in a message of one part (spec 8)
 MULTIPART_UNITS: dict[Encoding, int] = {"gsm7": 153, "ucs2": 67}  # units in one of several parts, after the header
 
-_GSM_TEXT = re.compile(f"[{re.escape(ALPHABET + EXTENSION)}]*")
 # Characters of two units: escape pairs, surrogate pairs.
 _TWO_UNIT_CHARACTER: dict[Encoding, re.Pattern[str]] = {
     "gsm7": re.compile(f"[{re.escape(EXTENSION)}]"),
     "ucs2": re.compile("[\U00010000-\U0010ffff]"),
 }
-
-
 _NON_GSM_CHARACTER = re.compile(f"[^{re.escape(ALPHABET + EXTENSION)}]")
 # Matches whole runs, because combined letters and emoji consist of several characters
 _NON_GSM_RUN = re.compile(f"({_NON_GSM_CHARACTER.pattern}+)")
@@ -55,7 +52,7 @@ class Segments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def count_segments(text: str) -> Segments:
-    encoding: Encoding = "gsm7" if _GSM_TEXT.fullmatch(text) else "ucs2"
+    encoding: Encoding = "ucs2" if _NON_GSM_CHARACTER.search(text) else "gsm7"
     units = len(text) + len(_TWO_UNIT_CHARACTER[encoding].findall(text))
     single = SINGLE_PART_UNITS[encoding]
     return Segments(

@@ -51,10 +51,9 @@ def add_part(text: SplitText, part: TextPart, now: int) -> list[IncomingText]:
     if existing is not None:  # the sender reused the reference for another text
         reports = [] if text.finished_at is not None else [join_parts(text)]
         _restart(text, now)
-    if text.finished_at is not None:  # the part arrived after the others were reported
-        text.parts = text.parts | {part.number: new}
-        return [join_parts(msgspec.structs.replace(text, parts={part.number: new}))]
     text.parts = text.parts | {part.number: new}
+    if text.finished_at is not None:  # the part arrived after the others were reported
+        return [join_parts(msgspec.structs.replace(text, parts={part.number: new}))]
     if text.is_complete:
         text.finished_at = now
         reports.append(join_parts(text))

@@ -5,6 +5,7 @@ so counting across processes needs no extra statement.
 """
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Literal
 
 import msgspec
@@ -67,7 +68,7 @@ def count_use(account: Account, key: Key, recipients: int, spend: int, now: int)
     _check_limits(limits, uses, recipients, spend, now)
     token_uses = uses_by_token.setdefault(key.id, [])
     token_uses.append(KeyUse(now, now, recipients, spend))
-    token_uses.sort(key=_end)  # another process may have counted a request that is newer by its clock
+    token_uses.sort(key=attrgetter("at"))  # another process may have counted a request that is newer by its clock
     account.key_uses = _encode(uses_by_key, now)
 
 
@@ -151,11 +152,7 @@ def _decode(account: Account) -> _UsesByKey:
 def _in_order(uses_by_token: dict[str, list[KeyUse]]) -> list[KeyUse]:
     if len(uses_by_token) == 1:
         return next(iter(uses_by_token.values()))
-    return sorted((use for uses in uses_by_token.values() for use in uses), key=_end)
-
-
-def _end(use: KeyUse) -> int:
-    return use.at
+    return sorted((use for uses in uses_by_token.values() for use in uses), key=attrgetter("at"))
 
 
 def _encode(uses_by_key: _UsesByKey, now: int) -> str:

@@ -15,6 +15,14 @@ from heliograph.domain.validation import InvalidValue, convert_value
 
 # Options that decide where secrets are sent and whether the connection is encrypted.
 DESTINATION_OPTIONS = ("host", "port", "tls", "base_url")
+_CONTROL_BY_TYPE: dict[Any, Control] = {
+    Literal: "choice",
+    bool: "checkbox",
+    int: "number",
+    list: "list",
+    dict: "lines",
+    str: "text",
+}
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,16 +87,7 @@ def _unwrap_type(type_: Any) -> Any:
 
 def _control_for(type_: Any) -> Control:
     bare = _unwrap_type(type_)
-    origin = get_origin(bare) or bare
-    controls: dict[Any, Control] = {
-        Literal: "choice",
-        bool: "checkbox",
-        int: "number",
-        list: "list",
-        dict: "lines",
-        str: "text",
-    }
-    return controls[origin]
+    return _CONTROL_BY_TYPE[get_origin(bare) or bare]
 
 
 # -- parsing -----------------------------------------------------------------------------------------------------

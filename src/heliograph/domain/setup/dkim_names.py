@@ -26,11 +26,9 @@ def selector_error(selector: str) -> str:
     """Return what is wrong with the selector of a key that a team imports; empty if it is valid."""
     if selector in _ALL_CNAME_SELECTORS:
         return f"{selector} is reserved for DKIM by CNAME. Publish the key under another selector."
-    return (
-        ""
-        if _SELECTOR.fullmatch(selector)
-        else "The selector must be a DNS name in lower case, such as s1 or mail.2026."
-    )
+    if not _SELECTOR.fullmatch(selector):
+        return "The selector must be a DNS name in lower case, such as s1 or mail.2026."
+    return ""
 
 
 def idle_selectors(keys: Iterable[DkimKey]) -> dict[str, str] | None:

@@ -9,6 +9,7 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
@@ -86,32 +87,15 @@ def expected_records(
     or ranges, host names, or a relay's own SPF mechanism such as `include:_spf.relay.example`.
     """
     mechanisms = [f"a:{bounce_host}", *(_mechanism(sender) for sender in senders)]
+    txt = partial(Record, type="TXT")
     return [
-        Record(
-            type="TXT",
-            name=f"_heliograph.{domain}",
-            value=f"heliograph={domain_id} {ownership}",
-            purpose="ownership",
-        ),
-        *(
-            Record(type="TXT", name=f"{selector}._domainkey.{domain}", value=value, purpose="dkim")
-            for selector, value in dkim
-        ),
+        txt(name=f"_heliograph.{domain}", value=f"heliograph={domain_id} {ownership}", purpose="ownership"),
+        *(txt(name=f"{selector}._domainkey.{domain}", value=value, purpose="dkim") for selector, value in dkim),
         *dkim_cnames,
         Record(type="MX", name=return_path_host, value=f"10 {bounce_host}", purpose="return_path"),
-        Record(type="TXT", name=return_path_host, value=f"v=spf1 {' '.join(mechanisms)} ~all", purpose="spf"),
-        Record(
-            type="TXT",
-            name=f"_dmarc.{domain}",
-            value=f"v=DMARC1; p=none; rua=mailto:dmarc@{bounce_host}",
-            purpose="dmarc",
-        ),
-        Record(
-            type="TXT",
-            name=f"_smtp._tls.{domain}",
-            value=f"v=TLSRPTv1; rua=mailto:tlsrpt@{bounce_host}",
-            purpose="tls_reports",
-        ),
+        txt(name=return_path_host, value=f"v=spf1 {' '.join(mechanisms)} ~all", purpose="spf"),
+        txt(name=f"_dmarc.{domain}", value=f"v=DMARC1; p=none; rua=mailto:dmarc@{bounce_host}", purpose="dmarc"),
+        txt(name=f"_smtp._tls.{domain}", value=f"v=TLSRPTv1; rua=mailto:tlsrpt@{bounce_host}", purpose="tls_reports"),
     ]
 
 

@@ -31,8 +31,7 @@ def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> lis
             needed=True,
             subject="domain",
         ),
-        *_catch_check(team),
-        *_clock_check(team),
+        *_sandbox_feature_checks(team),
         _carrier_check(carriers),
         Requirement(
             title="Credit",
@@ -52,23 +51,17 @@ def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> lis
     ]
 
 
-def _catch_check(team: Team) -> list[Requirement]:
-    text = "Messages from compatibility APIs and SMTP currently go to the test inbox only."
-    action = {"act": "Turn off inbox capture", "tab": "plan"}
-    return (
-        [Requirement(title="Turn off inbox capture", text=text, done=False, needed=True, **action)]
-        if team.record.catch
-        else []
-    )
-
-
-def _clock_check(team: Team) -> list[Requirement]:
-    text = "Turning it off deletes the team's messages, codes and events."
-    return (
-        [Requirement(title="Turn off the test clock", text=text, done=False, needed=True)]
-        if team.record.test_clock
-        else []
-    )
+def _sandbox_feature_checks(team: Team) -> list[Requirement]:
+    """Return a requirement for each sandbox feature that must be turned off first."""
+    checks = []
+    if team.record.catch:
+        title = "Turn off inbox capture"
+        text = "Messages from compatibility APIs and SMTP currently go to the test inbox only."
+        checks.append(Requirement(title=title, text=text, done=False, needed=True, act=title, tab="plan"))
+    if team.record.test_clock:
+        text = "Turning it off deletes the team's messages, codes and events."
+        checks.append(Requirement(title="Turn off the test clock", text=text, done=False, needed=True))
+    return checks
 
 
 def may_go_live(checks: Sequence[Requirement]) -> bool:

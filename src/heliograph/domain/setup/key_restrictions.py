@@ -4,6 +4,7 @@ Limits per hour and day and spend limits are in `domain/sending/key_limits.py`.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
@@ -30,7 +31,7 @@ from heliograph.domain.validation import InvalidValue, convert_at, parse_with
 ANY = "*"
 LIST_MAX = 1000  # maximum entries of one restriction, such as `recipients`
 MANAGES_KEYS = "keys"  # action of a route that creates, changes or rotates keys
-_PHONE_PREFIX_DIGITS_MAX = 15
+_PHONE_PREFIX = re.compile(r"\+[1-9][0-9]{0,14}\*")
 
 Action = Literal["", "email", "sms", "whatsapp", "verify", "keys"]  # action of a route; empty: not restricted
 
@@ -51,7 +52,7 @@ def _read_sender(text: str) -> str:
 
 
 def _read_recipient_pattern(text: str) -> str:
-    if text == ANY or _is_phone_prefix(text):
+    if text == ANY or _PHONE_PREFIX.fullmatch(text):
         return text
     try:
         return read_inbound(text) if "@" in text else read_recipient(text)
@@ -60,18 +61,6 @@ def _read_recipient_pattern(text: str) -> str:
             "expected an email address, '*@domain', a phone number such as +4915112345678, a prefix such as '+49*' "
             f"or '*', got {quoted(text)}"
         ) from None
-
-
-def _is_phone_prefix(text: str) -> bool:
-    digits = text[1:-1]
-    return (
-        text.startswith("+")
-        and text.endswith("*")
-        and digits.isascii()
-        and digits.isdigit()
-        and digits[0] != "0"
-        and len(digits) <= _PHONE_PREFIX_DIGITS_MAX
-    )
 
 
 _ABSENT: Any = msgspec.UNSET

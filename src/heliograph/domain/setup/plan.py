@@ -428,7 +428,7 @@ class _Planner:
         assert public is not None  # checked when the file was parsed
         fields |= {"id": public, "hash": token_hash(new_token)}
         old = self._records.get(("key", public))
-        if is_hook and not (isinstance(old, Key) and self._can_decrypt(old)):
+        if is_hook and not (isinstance(old, Key) and self._decrypt(old.secret, f"hook/{old.id}")):
             fields["secret"] = self._vault.encrypt(new_token.encode(), f"hook/{public}")
         if isinstance(old, Key) and (old.team, old.hash) != (team.id, fields["hash"]):
             self._fail(f"{path}.token", "is used by another key; use a different token")
@@ -444,12 +444,12 @@ class _Planner:
                 self._save("key", replaced.id, msgspec.structs.replace(replaced, revoked=True), team.id)
                 self.changed.append(f"key {label}: previous token revoked")
 
-    def _can_decrypt(self, key: Key) -> bool:
-        """Return whether the key's secret can be decrypted; False if the master secret has changed."""
+    def _decrypt(self, ciphertext: str | None, context: str) -> bytes | None:
+        """Decrypt a stored secret; None if there is none, or if the master secret has changed."""
         try:
-            return bool(self._vault.decrypt(key.secret, f"hook/{key.id}"))
+            return self._vault.decrypt(ciphertext, context) if ciphertext else None
         except ValueError:
-            return False
+            return None
 
     def plan_inbound(self, team: TeamRecord, fields: dict[str, Any], path: str) -> None:
         address = fields["address"]
@@ -472,24 +472,12 @@ class _Planner:
             if "secret" in entry:
                 fields = msgspec.to_builtins(rotate_secret(old, entry["secret"], self._now, self._vault)) | fields
         if login is not None:
-            fields["login"] = (
-                old.login if old and self._has_login(old, login) else encrypt_login(self._vault, id_, login)
-            )
+            # Encryption output differs each time, so an unchanged login keeps its ciphertext.
+            is_unchanged = old and self._decrypt(old.login, f"webhook/{id_}/login") == login.encode()
+            fields["login"] = old.login if old and is_unchanged else encrypt_login(self._vault, id_, login)
         format_name = fields.get("format") or (old.format if old else DEFAULT_FORMAT)
         fields |= new_key_pair(id_, format_name, old, self._make_pair, self._vault)
         self.put_owned("webhook", id_, fields, path, team, url)
-
-    def _has_login(self, hook: Webhook, login: str) -> bool:
-        """Return whether the webhook already has this login.
-
-        Encryption output differs each time, so an equal login is not encrypted again.
-        """
-        try:
-            return (
-                bool(hook.login) and self._vault.decrypt(hook.login or "", f"webhook/{hook.id}/login") == login.encode()
-            )
-        except ValueError:
-            return False
 
     def plan_suppression(
         self, team: TeamRecord, entry: dict[str, Any], suppressed: Collection[tuple[int, str]]

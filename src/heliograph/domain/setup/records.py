@@ -23,7 +23,7 @@ DkimMethod = Literal["txt", "cname"]
 Priority = Literal["critical", "normal", "bulk"]
 UpstreamState = Literal["approved", "pending", "rejected", "paused", "disabled"]  # state of a WhatsApp template at Meta
 
-CHANNELS: tuple[str, ...] = get_args(Channel)
+CHANNELS: tuple[Channel, ...] = get_args(Channel)
 KeyChannel = Literal["email", "sms", "whatsapp", "verify", "*"]  # channels that a key may be restricted to
 KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS = 7, 90
 KEEP_CONTENT_DAYS_MAX, KEEP_MESSAGES_DAYS_MAX = 90, 3650

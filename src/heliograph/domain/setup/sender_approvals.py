@@ -123,12 +123,8 @@ def decide_request(setup: Setup, item: PendingSender, approve: bool, reason: str
     )
     if current is None:
         return []
-    record_id = (item.kind, item.id)
-    return (
-        _change_decision_rows(setup, record_id, approve, reason)
-        if current.is_change
-        else decision_rows(setup, record_id, approve, reason)
-    )
+    decide = _change_decision_rows if current.is_change else decision_rows
+    return decide(setup, (item.kind, item.id), approve, reason)
 
 
 def decision_basis(item: PendingSender) -> PendingSender:
@@ -148,9 +144,7 @@ def _change_decision_rows(setup: Setup, record_id: RecordId, approve: bool, reas
 
 def decision_rows(setup: Setup, record_id: RecordId, approve: bool, reason: str = "") -> list[Row]:
     """Return the rows for an operator's decision about a record; can also revoke an approval."""
-    if not approve:
-        reason = _parse_reason(reason)
-    return change_rows(setup, record_id, approved=approve, refused_reason="" if approve else reason)
+    return change_rows(setup, record_id, approved=approve, refused_reason="" if approve else _parse_reason(reason))
 
 
 def resubmit_rows(setup: Setup, record_id: RecordId, by: str = "") -> list[Row]:

@@ -65,7 +65,7 @@ def _refused_draft(setup: Setup, record_id: RecordId) -> TemplateDraftState | La
     if kind == "layout":
         layout = layout_drafts.find_draft(setup, id_)
         return layout if layout and layout.refused_reason else None
-    draft = find_draft(setup, id_)
+    draft = find_draft(setup, id_) if kind == "template" else None
     return draft if draft and draft.template.refused_reason else None
 
 
@@ -77,7 +77,7 @@ def undo_rows(setup: Setup, decided: RecordedDecision, now: int) -> list[Row]:
     record_id = list_reversible(setup).get(decided)
     if record_id is None:
         return []
-    draft = _refused_draft(setup, record_id) if decided.kind in ("template", "layout") else None
+    draft = _refused_draft(setup, record_id)
     if isinstance(draft, Layout):
         return layout_drafts.submit_rows(setup, draft, draft.asked_by, now)
     if draft:
@@ -94,7 +94,7 @@ def requester_of(setup: Setup, decided: RecordedDecision) -> str:
     record_id = list_reversible(setup).get(decided)
     if record_id is None:
         return ""
-    draft = _refused_draft(setup, record_id) if decided.kind in ("template", "layout") else None
+    draft = _refused_draft(setup, record_id)
     if isinstance(draft, TemplateDraftState):
         return draft.author or ""
     return getattr(draft or setup.records[record_id], "asked_by", "")

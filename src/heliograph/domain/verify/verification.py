@@ -3,7 +3,6 @@
 import hashlib
 import hmac
 from collections.abc import Sequence
-from typing import get_args
 
 import msgspec
 
@@ -17,7 +16,7 @@ from heliograph.domain.limits import (
     WRONG_CODES_MAX,
 )
 from heliograph.domain.refusals import InvalidCodeFormat, UnsupportedChannel, VerifyRateLimited
-from heliograph.domain.setup.records import Channel, Team, Template, VerifyLimits
+from heliograph.domain.setup.records import CHANNELS, Channel, Team, Template, VerifyLimits
 from heliograph.domain.text import quoted
 from heliograph.domain.verify.verify_text import text_for_language
 from heliograph.templates.policy.meta_status import is_available
@@ -60,7 +59,7 @@ def parse_channels(requested: str | list[str] | None, team: Team) -> list[Channe
 def channels_still_to_try(stored: str, used: Channel) -> list[Channel]:
     """Return the channels of a resend: the one that was used last, then those that follow it."""
     names = stored.split()
-    return sorted(set(get_args(Channel)) & set(names[names.index(used) :]), key=names.index)
+    return sorted(set(CHANNELS) & set(names[names.index(used) :]), key=names.index)
 
 
 def code_template(team: Team) -> Template | None:
