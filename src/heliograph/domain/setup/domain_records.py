@@ -6,7 +6,6 @@ MX record as `10 mail.example`. The text of a verdict is for people who edit DNS
 
 import hashlib
 import hmac
-import ipaddress
 import re
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -77,35 +76,23 @@ def expected_records(
     dkim_cnames: Sequence[Record] = (),
     return_path_host: str,
     bounce_host: str,
-    senders: Sequence[str] = (),
 ) -> list[Record]:
     """Return the records that a domain needs.
 
     `dkim` has (selector, TXT value) of every key that the owner publishes, `dkim_cnames` the records that point to keys
     in our zone; `return_path_host` is inside the domain, so that SPF aligns.
-    `bounce_host` receives bounces and reports, and its address may send. `senders` are additional senders: addresses
-    or ranges, host names, or a relay's own SPF mechanism such as `include:_spf.relay.example`.
+    `bounce_host` receives bounces and reports, and its address may send.
     """
-    mechanisms = [f"a:{bounce_host}", *(_mechanism(sender) for sender in senders)]
     txt = partial(Record, type="TXT")
     return [
         txt(name=f"_heliograph.{domain}", value=f"heliograph={domain_id} {ownership}", purpose="ownership"),
         *(txt(name=f"{selector}._domainkey.{domain}", value=value, purpose="dkim") for selector, value in dkim),
         *dkim_cnames,
         Record(type="MX", name=return_path_host, value=f"10 {bounce_host}", purpose="return_path"),
-        txt(name=return_path_host, value=f"v=spf1 {' '.join(mechanisms)} ~all", purpose="spf"),
+        txt(name=return_path_host, value=f"v=spf1 a:{bounce_host} ~all", purpose="spf"),
         txt(name=f"_dmarc.{domain}", value=f"v=DMARC1; p=none; rua=mailto:dmarc@{bounce_host}", purpose="dmarc"),
         txt(name=f"_smtp._tls.{domain}", value=f"v=TLSRPTv1; rua=mailto:tlsrpt@{bounce_host}", purpose="tls_reports"),
     ]
-
-
-def _mechanism(sender: str) -> str:
-    try:
-        network = ipaddress.ip_network(sender, strict=False)
-    except ValueError:
-        return sender if ":" in sender else f"a:{sender}"
-    text = str(network.network_address) if network.num_addresses == 1 else str(network)
-    return f"ip{network.version}:{text}"
 
 
 # -- published records -------------------------------------------------------------------------------------
@@ -270,41 +257,21 @@ def _fix_spf(record: Record, published: Sequence[str]) -> str:
     end = next((index for index, term in enumerate(terms) if _SPF_ALL.fullmatch(term)), len(terms))
     if terms[end : end + 1] in (["all"], ["+all"]):
         return _set_record(record, f"{terms[end]} allows any server to send for the domain.")
-    missing = [
-        term
-        for term in record.value.split()[1:-1]
-        if not any(_term_covers(published_term, term) for published_term in terms[:end])
-    ]
-    if missing:  # name only the missing terms, so that an extended policy can be kept
-        return (
-            f"The SPF policy does not allow {_join_limited(missing)}. Add {' '.join(missing)} before its all, "
-            f"or set the TXT record at {record.name} to: {record.value}"
-        )
-    return ""
+    expected_term = record.value.split()[1]
+    if any(_term_covers(term, expected_term) for term in terms[:end]):
+        return ""
+    return (  # names the missing term, so that an extended policy can be kept
+        f"The SPF policy does not allow {expected_term}. Add {expected_term} before its all, "
+        f"or set the TXT record at {record.name} to: {record.value}"
+    )
 
 
 def _term_covers(published_term: str, expected_term: str) -> bool:
-    """Return whether the published SPF term allows at least what the expected one allows.
+    """Return whether the published SPF term allows at least what the expected term, such as `a:mx.test`, allows.
 
     A term with -, ~ or ? allows nothing.
     """
-    kind, _, value = published_term.removeprefix("+").partition(":")
-    expected_kind, _, expected_value = expected_term.lower().partition(":")
-    if kind != expected_kind:
-        return False
-    if kind in ("ip4", "ip6"):
-        return _is_subnet(expected_value, value)
-    return value.partition("/")[0].removesuffix(".") == expected_value.partition("/")[0]
-
-
-def _is_subnet(inner: str, outer: str) -> bool:
-    try:
-        narrow, wide = ipaddress.ip_network(inner), ipaddress.ip_network(outer, strict=False)
-    except ValueError:
-        return False
-    if isinstance(wide, ipaddress.IPv4Network):
-        return isinstance(narrow, ipaddress.IPv4Network) and narrow.subnet_of(wide)
-    return isinstance(narrow, ipaddress.IPv6Network) and narrow.subnet_of(wide)
+    return published_term.removeprefix("+").partition("/")[0].removesuffix(".") == expected_term.lower()
 
 
 # -- DMARC (RFC 7489, 6.3)
