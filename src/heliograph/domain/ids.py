@@ -69,10 +69,7 @@ def _format_seconds(seconds: int) -> str:
 
 
 def parse_timestamp(text: str) -> int | None:
-    """Parse an RFC 3339 time to ms; None if it is invalid.
-
-    `t` and `z` may be lowercase, finer fractions are truncated.
-    """
+    """Parse an RFC 3339 time to ms; None if invalid. `t` and `z` may be lowercase; finer fractions are cut off."""
     match = _RFC3339.fullmatch(text.upper())
     if match is None:
         return None

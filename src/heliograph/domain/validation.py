@@ -21,10 +21,7 @@ _TYPE_NAMES: dict[Any, str] = {
 
 
 class InvalidValue(ValueError):
-    """A value of the wrong type or format.
-
-    `path`: the invalid part, such as `teams[0].name`; empty for the value itself.
-    """
+    """A value of the wrong type or format. `path`: the invalid part, as `teams[0].name`; empty for the value itself."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}" if path else reason)
@@ -100,10 +97,7 @@ def _check_fields(value: dict[str, Any], struct: type[msgspec.Struct]) -> dict[s
 
 
 def _first_invalid(items: list[Any], type_: Any) -> int:
-    """Return the index of the first invalid item.
-
-    Uses a binary search, so that msgspec validates most of a long list.
-    """
+    """Return the index of the first invalid item. A binary search lets msgspec validate most of a long list."""
     valid_end, end = 0, len(items)
     while end - valid_end > 1:
         middle = (valid_end + end) // 2

@@ -53,10 +53,7 @@ class BrokenLink(msgspec.Struct, frozen=True):
 
 
 def hash_entry(entry: Sequence[Any], salt: str) -> str:
-    """Return the salted hash of an entry's columns, from its key to its address.
-
-    Without the salt, erased values could be guessed.
-    """
+    """Return the hash of an entry's columns, from key to address, salted so that erased values cannot be guessed."""
     return _hash([salt, *entry])
 
 

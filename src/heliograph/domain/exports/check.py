@@ -49,10 +49,7 @@ class ImportTarget(msgspec.Struct, frozen=True):
 
 
 def find_problems(service: str, row: Row, target: ImportTarget) -> Iterator[Incompatibility]:
-    """Yield the incompatibilities of one exported record.
-
-    Records are calls, webhooks, messages and templates; others yield nothing.
-    """
+    """Yield the incompatibilities of an exported call, webhook, message or template; for other records, nothing."""
     endpoint = row.get("endpoint") or row.get("path") or row.get("url") or ""
     if row.get("method"):
         yield from _check_call(str(row["method"]).upper(), str(endpoint), target.routes)

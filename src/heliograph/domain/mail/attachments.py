@@ -91,10 +91,7 @@ def configured_extra_types(platform: Platform, team: Team) -> tuple[str, ...]:
 
 
 def total_content_length(items: list[Any]) -> int:
-    """Return the total length of the files' contents in characters.
-
-    Items are not validated yet; invalid ones are skipped.
-    """
+    """Return the files' total content length in characters. Items are not validated yet; invalid ones are skipped."""
     contents = [item.get("content") for item in items if isinstance(item, dict)]
     return sum(len(content) for content in contents if isinstance(content, str))
 

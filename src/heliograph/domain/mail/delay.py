@@ -25,10 +25,7 @@ class DelayData(msgspec.Struct, frozen=True, kw_only=True):
 def delay_data(
     since: int, next_at: int | None = None, first_at: int | None = None, expires_at: int | None = None
 ) -> DelayData:
-    """Return the data of an `email.delayed` event.
-
-    `next_at` and `first_at` are None if a provider retries on an unknown schedule.
-    """
+    """Return the data of `email.delayed`; `next_at` and `first_at` are None if a provider retries at unknown times."""
     if next_at is None or first_at is None:
         return DelayData(since=timestamp(since))
     deadline = first_at + SCHEDULE_BY_CHANNEL["email"].window

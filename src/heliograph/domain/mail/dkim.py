@@ -147,10 +147,7 @@ def generate_key(algorithm: Algorithm) -> bytes:
 
 
 def read_private_key(pem: str) -> tuple[bytes, Algorithm]:
-    """Validate an imported private key; return it as PKCS8 PEM, and its algorithm.
-
-    Raises ValueError with the reason if the key is invalid.
-    """
+    """Validate an imported private key; return its PKCS8 PEM and its algorithm; raise ValueError if it is invalid."""
     try:
         key = serialization.load_pem_private_key(pem.strip().encode(), None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -164,10 +161,7 @@ def read_private_key(pem: str) -> tuple[bytes, Algorithm]:
 
 
 def public_record(private: bytes) -> str:
-    """Return the value of the TXT record at `<selector>._domainkey.<domain>`.
-
-    For RSA it is longer than one DNS string.
-    """
+    """Return the value of the TXT record at `<selector>._domainkey.<domain>`, which for RSA exceeds one DNS string."""
     key = _load_pem(private)
     if isinstance(key, Ed25519PrivateKey):
         kind, public = "ed25519", key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
@@ -190,10 +184,7 @@ def _load_signing_key(key: SigningKey) -> PrivateKey:
 
 
 def _load_pem(private: bytes) -> object:
-    """Load a private key without validating it, which takes 0.2 s for RSA.
-
-    We generated the key, and authenticated encryption protected it.
-    """
+    """Load a stored private key without validating it again, which takes 0.2 s for RSA."""
     return serialization.load_pem_private_key(private, None, unsafe_skip_rsa_key_validation=True)
 
 

@@ -1,7 +1,4 @@
-"""Converts HTML to the plain-text part of a mail.
-
-One pass over tokens with linear regular expressions, because the HTML is untrusted.
-"""
+"""Converts untrusted HTML to the plain-text part of a mail, in one pass with linear regular expressions."""
 
 import re
 from html import unescape

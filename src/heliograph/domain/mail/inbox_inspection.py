@@ -35,10 +35,7 @@ class CheckedLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_code(text: str) -> str | None:
-    """Return the one-time code in a text; None if not found.
-
-    The code is a group of digits near a keyword, or else the only group of six digits.
-    """
+    """Return the one-time code in a text: digits near a keyword, or else the only group of six digits; else None."""
     text = text[:SEARCHED_MAX]
     matches = list(_CODE.finditer(text))
     keyword_positions = [match.start() for match in _CODE_KEYWORD.finditer(text)]

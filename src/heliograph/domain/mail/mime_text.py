@@ -120,10 +120,7 @@ def _decode_word(kind: str, word: str) -> bytes:
 
 
 def parse_parameters(value: str) -> dict[str, str]:
-    """Return the parameters of a field such as Content-Type by lower-case name.
-
-    RFC 2231 sections are joined and decoded.
-    """
+    """Return the parameters of a field such as Content-Type by lower-case name; RFC 2231 sections are joined."""
     if ";" not in value:
         return {}
     result: dict[str, str] = {}

@@ -66,10 +66,7 @@ def normalize_line_ends(raw: bytes | bytearray) -> bytes:
 
 
 def parse_header(mail: bytes, start: int, end: int, limits: MimeLimits) -> tuple[Fields, int]:
-    """Return the header fields of the part at `start`, and the start of its body.
-
-    The byte before `start` is a line end.
-    """
+    """Return the header fields of the part at `start`, which follows a line end, and the start of the part's body."""
     header_end = mail.find(b"\n\n", start - 1, end)
     header_end = end if header_end < 0 else header_end
     if limits.is_strict and header_end - start > limits.header:

@@ -160,9 +160,6 @@ def _simulates_suppression(normal: str) -> bool:
 
 
 def count_address_uses(addresses: Iterable[str]) -> Counter[str]:
-    """Count how often an email's lists contain each address.
-
-    Each address receives the mail once but is counted every time (contract 4).
-    """
+    """Count how often an email's lists contain each address, although it receives the mail only once (contract 4)."""
     parsed = map(parse_address, addresses)
     return Counter(address.normal for address in parsed if address)

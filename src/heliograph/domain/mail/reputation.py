@@ -1,7 +1,4 @@
-"""Reputation guard: bounce and complaint rates of a team's email.
-
-High rates cause warnings, and pauses of the team's emails without a template.
-"""
+"""Reputation guard: warns about high bounce and complaint rates, and pauses a team's emails without a template."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache

@@ -1,7 +1,4 @@
-"""Converts a mail submitted by SMTP to the fields of `POST /v1/emails` (compat.md, SMTP submission).
-
-Takes linear time for any input.
-"""
+"""Converts a mail submitted by SMTP to the fields of `POST /v1/emails`, in linear time (compat.md, SMTP submission)."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -225,10 +222,7 @@ def _build_attachment(
 def _make_inline(
     attachment: dict[str, str | None], part: LeafPart, bodies: dict[str, str], previous: Sequence[dict[str, Any]]
 ) -> None:
-    """Make a part inline if the HTML references it or it is not marked as an attachment.
-
-    Invalid characters in its Content-ID are replaced.
-    """
+    """Make a part inline, with a valid Content-ID, if the HTML references it or it is not marked as an attachment."""
     declared_id = part.get_field("content-id").strip().removeprefix("<").removesuffix(">")
     html = bodies.get("html", "")
     if not declared_id or not html or (part.is_attached and f"cid:{declared_id}" not in html):
@@ -283,10 +277,7 @@ def _format_mailbox(name: str, address: Address) -> str:
 
 
 def _from_field(fields: Fields) -> str | None:
-    """Return the `from` field of the request.
-
-    A From value that is not a single mailbox is returned unchanged, and rejected later.
-    """
+    """Return the request's `from`. A From value that is not a single mailbox stays unchanged, and is rejected later."""
     values = [value for name, value in fields if name.lower() == "from"]
     if not values:
         return None
@@ -298,10 +289,7 @@ def _from_field(fields: Fields) -> str | None:
 
 
 def parse_mailboxes(value: str) -> list[tuple[str, str]]:
-    """Return the (name, address) pairs of a field such as To, not validated.
-
-    Comments are dropped and groups expanded.
-    """
+    """Return the unvalidated (name, address) pairs of a field such as To. Comments are dropped and groups expanded."""
     mailboxes: list[tuple[str, str]] = []
     words: list[str] = []
     address: str | None = None
@@ -387,10 +375,7 @@ def _header_options(fields: Fields) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _parse_tags(tag_headers: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Parse tags `name:value`, separated by commas or as a JSON list.
-
-    Tags without a name are called `tag`, `tag2`, `tag3`.
-    """
+    """Parse tags `name:value`, separated by commas or as a JSON list; unnamed ones become `tag`, `tag2`, `tag3`."""
     tags: dict[str, str] = {}
     unnamed = 0
     for header, text in tag_headers:

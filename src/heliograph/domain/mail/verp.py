@@ -42,10 +42,7 @@ def sign_return_path(key: bytes, message_id: str, position: int, domain: str, at
 
 
 def parse_return_path(key: bytes, address: str, now_ms: int) -> tuple[str, int] | None:
-    """Return (message id, recipient position) of a signed envelope sender.
-
-    None if the signature is invalid or older than 30 days.
-    """
+    """Return (message id, recipient position) of an envelope sender; None if its signature is invalid or expired."""
     # ASCII check first: some letters of other scripts become ASCII in lower case.
     match = _BOUNCE_ADDRESS.fullmatch(address.lower()) if address.isascii() else None
     if match is None:

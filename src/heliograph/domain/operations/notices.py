@@ -68,10 +68,7 @@ def notice_for_entry(entry: AuditEntry) -> NoticeRow | None:
 
 
 def low_credit_notice(ref: int, event: str, at: int, credit: str, threshold: str) -> NoticeRow:
-    """Return a notice that a team's credit is low.
-
-    `ref`: the team's number, because the caller does not know the team's id.
-    """
+    """Return a notice that a team's credit is low. `ref`: the team's number; the caller does not know the team's id."""
     facts = {"credit": credit, "mark": threshold}
     return NoticeRow(name=f"credit/{event}", at=at, team=f"{TEAM_REF_PREFIX}{ref}", kind="credit", facts=facts)
 

@@ -29,8 +29,5 @@ def duration_ms(id_: str, now: int) -> int:
 
 
 def subject_id(id_: str) -> str:
-    """Return the id of the record that a request created or read.
-
-    Empty if the value is not an id, so that no other input is logged.
-    """
+    """Return `id_` if it has the form of a public id, else an empty string, so that no other input is logged."""
     return id_ if _PUBLIC_ID.fullmatch(id_) else ""

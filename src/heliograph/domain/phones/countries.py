@@ -28,10 +28,7 @@ def country_name(code: str) -> str:
 
 
 def country_code(text: str) -> str:
-    """Return the country code for input such as 'gb', 'United Kingdom' or 'United Kingdom (GB)'.
-
-    Other text is returned unchanged.
-    """
+    """Return the country code for 'gb', 'United Kingdom' or 'United Kingdom (GB)'; other text stays unchanged."""
     text = text.strip()
     if match := _COUNTRY_CODE.fullmatch(text.upper() if len(text) == 2 else text):
         return match[1]

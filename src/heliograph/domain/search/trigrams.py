@@ -114,10 +114,7 @@ def is_id_tail(text: str) -> bool:
 
 
 def id_tail_terms(id_: str) -> list[str]:
-    """Return two index terms for the end of an id, of two characters each.
-
-    Together, the two terms match about one message in a million.
-    """
+    """Return two index terms for the end of an id, which together match about one message in a million."""
     tail = id_[-ID_TAIL_MIN:].lower()
     return [f"end1:{tail[2:]}", f"end2:{tail[:2]}"]
 

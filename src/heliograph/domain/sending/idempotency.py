@@ -58,18 +58,12 @@ def key_hash(key: str) -> str:
 
 
 def fingerprint(path: str, body: Any) -> str:
-    """Return the hash of a request.
-
-    Equal JSON on the same path gives an equal hash; key order and whitespace are ignored.
-    """
+    """Return the hash of a request: equal for equal JSON on the same path, regardless of key order and whitespace."""
     return hashlib.sha256(path.encode() + b"\0" + _encoder.encode(body)).hexdigest()
 
 
 def fingerprint_in_steps(path: str, body: Any) -> str:
-    """Return the same hash as `fingerprint` for a large body, computed in steps.
-
-    One call of the encoder would hold the GIL throughout.
-    """
+    """Return the same hash as `fingerprint`, in steps: one call of the encoder would hold the GIL throughout."""
     digest = hashlib.sha256(path.encode() + b"\0")
     for chunk in _encode_parts(body):
         digest.update(chunk)

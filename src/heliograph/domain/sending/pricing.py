@@ -123,10 +123,7 @@ def refund_quota(account: Account, count: int, month: str) -> None:
 
 
 def count_sandbox_send(account: Account, limit: int, now: int) -> None:
-    """Count a sandbox team's message or code over a real carrier.
-
-    At most `limit` are allowed per UTC day (contract 13).
-    """
+    """Count a sandbox team's message or code over a real carrier: at most `limit` per UTC day (contract 13)."""
     day = now // DAY_MS
     if day > account.sandbox_day:  # a late request of the previous day must not reset the day
         account.sandbox_day, account.sandbox_used = day, 0

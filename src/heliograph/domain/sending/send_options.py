@@ -124,10 +124,7 @@ RENDER_FIELDS = ("template_version", "layout_version", "locale")
 
 
 def public_record(record: str, status: str, *, with_render_fields: bool = False) -> dict[str, Any]:
-    """Return a stored message as the API returns it.
-
-    `with_render_fields` adds the template version, layout version and locale.
-    """
+    """Return a stored message as the API returns it. `with_render_fields`: also with RENDER_FIELDS."""
     fields: dict[str, Any] = msgspec.json.decode(record)
     for name in HIDDEN_FIELDS if with_render_fields else (*HIDDEN_FIELDS, *RENDER_FIELDS):
         fields.pop(name, None)

@@ -60,10 +60,7 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ownership_token(key: bytes, domain_id: str) -> str:
-    """Return the token of a domain's ownership record, which only we can compute.
-
-    `key` is derived from the master secret.
-    """
+    """Return the token of a domain's ownership record. Only we have `key`, which is derived from the master secret."""
     return hmac.new(key, domain_id.encode(), hashlib.sha256).hexdigest()[:32]
 
 
@@ -222,10 +219,7 @@ _TAG_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 def _parse_tags(text: str) -> dict[str, str] | None:
-    """Parse `v=DKIM1; k=rsa` into an ordered dict (RFC 6376, 3.2).
-
-    None if the text is not a tag list or repeats a tag.
-    """
+    """Parse `v=DKIM1; k=rsa` into an ordered dict (RFC 6376, 3.2); None if it is no tag list or repeats a tag."""
     tags: dict[str, str] = {}
     for part in text.strip().removesuffix(";").split(";"):
         name, equals, value = part.partition("=")
@@ -267,10 +261,7 @@ def _fix_spf(record: Record, published: Sequence[str]) -> str:
 
 
 def _term_covers(published_term: str, expected_term: str) -> bool:
-    """Return whether the published SPF term allows at least what the expected term, such as `a:mx.test`, allows.
-
-    A term with -, ~ or ? allows nothing.
-    """
+    """Return whether the published SPF term allows the expected term; a term with -, ~ or ? allows nothing."""
     return published_term.removeprefix("+").partition("/")[0].removesuffix(".") == expected_term.lower()
 
 

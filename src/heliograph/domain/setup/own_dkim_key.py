@@ -8,10 +8,7 @@ PRIVATE_KEY_MAX = 20_000  # characters
 
 
 def read_own_key(private_key: str | None, selector: str | None) -> tuple[bytes, Algorithm, str]:
-    """Return the private key, its algorithm and its TXT value.
-
-    Raises InvalidRequest if the key or the selector is invalid.
-    """
+    """Return the private key, its algorithm and its TXT value; raise InvalidRequest if key or selector is invalid."""
     if not private_key:
         raise InvalidRequest("selector needs private_key.", param="private_key")
     if not selector:

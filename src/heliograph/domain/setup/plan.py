@@ -387,10 +387,7 @@ class _Planner:
         self.problems += file_problems
 
     def check_categories(self, team: TeamRecord, path: str) -> None:
-        """Raise SetupError if a template of the team has a category that the team no longer has.
-
-        Templates that are not in the file are checked too.
-        """
+        """Raise SetupError if a template, in the file or not, has a category that the team no longer has."""
         templates = [template for template in self._all(Template) if template.team == team.id]
         if error := category_in_use(team, templates):
             self._fail(f"{path}.categories", error)

@@ -114,10 +114,7 @@ def _domain_name(setup: Setup, id_: str) -> str:
 
 
 def decide_request(setup: Setup, item: PendingSender, approve: bool, reason: str = "") -> list[Row]:
-    """Return the rows that record a decision; empty if the request has changed since `item` was shown.
-
-    A refusal needs a reason.
-    """
+    """Return the rows of a decision (a refusal needs a reason); empty if the request has changed since it was shown."""
     current = next(
         (request for request in pending_senders(setup) if decision_basis(request) == decision_basis(item)), None
     )

@@ -1,7 +1,4 @@
-"""Setup file (contract 14): parses and validates an operator's file.
-
-Nothing is compared with the store here; `plan.py` decides what the file changes.
-"""
+"""Setup file (contract 14): parses and validates an operator's file; `plan.py` decides what the file changes."""
 
 import datetime
 import tomllib
@@ -60,10 +57,7 @@ from heliograph.webhooks.policy.webhook import SECRET_PREFIX, check_format, secr
 
 
 class SetupError(Exception):
-    """The setup file is invalid and changes nothing.
-
-    The exception's text names the file, and the line or the key path.
-    """
+    """The setup file is invalid and changes nothing. The text names the file, and the line or the key path."""
 
     def __init__(self, message: str, problems: Sequence[Any] = ()) -> None:
         super().__init__(message)

@@ -70,10 +70,7 @@ def _refused_draft(setup: Setup, record_id: RecordId) -> TemplateDraftState | La
 
 
 def undo_rows(setup: Setup, decided: RecordedDecision, now: int) -> list[Row]:
-    """Return the rows that make the decided item pending again.
-
-    Empty if the decision is no longer in effect or cannot be undone.
-    """
+    """Return the rows that make the decided item pending again; empty if the decision cannot be undone any more."""
     record_id = list_reversible(setup).get(decided)
     if record_id is None:
         return []

@@ -172,10 +172,7 @@ def languages(overrides: Mapping[str, str]) -> set[str]:
 
 
 def verify_mail(overrides: Mapping[str, str], language: str, brand: str, code: str) -> SystemMail:
-    """Return the mail that contains a code.
-
-    The platform's own text for the language replaces instruction and warning.
-    """
+    """Return the mail that contains a code. The platform's own text in the language replaces all but the subject."""
     subject, instruction, warning = (
         _fill(text, brand, code)
         for text in text_for_language(MAIL_TEXTS_BY_LANGUAGE, language) or MAIL_TEXTS_BY_LANGUAGE[DEFAULT_LANGUAGE]
