@@ -130,10 +130,7 @@ class Admission:
         return decision
 
     async def readmit(self, caller: Caller, scopes: tuple[str, ...], address: str) -> Caller:
-        """Check and rate-limit another request of an authenticated caller.
-
-        Return the caller with the key's current settings.
-        """
+        """Check and rate-limit another request of an authenticated caller; return the caller from the current setup."""
         current = self._context.store.setup.current.callers.get(caller.key.id)
         if current is None or not keys.is_valid(current.key, self._context.clock.now()):
             raise InvalidApiKey()

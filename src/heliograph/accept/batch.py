@@ -56,10 +56,7 @@ async def send_batch(
     respond: Respond,
     idempotency_key: IdempotencyKey | None,
 ) -> SendResult[SendResults]:
-    """Accept a batch of sends in one transaction.
-
-    Each of `sends` returns a typed send request or raises a Refusal.
-    """
+    """Accept a batch of sends in one transaction. Each of `sends` returns a typed send request or raises a Refusal."""
     check_count(len(sends))
     id_, setup = context.clock.new_id(PREFIXES["batch"]), context.store.setup
     setup_before = setup.current

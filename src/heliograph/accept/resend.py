@@ -45,10 +45,7 @@ class Undelivered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def can_resend(unreached: list[tuple[str, str]]) -> bool:
-    """Return whether a resend is possible: at least one unreached recipient is in To.
-
-    Bcc recipients are not moved to To.
-    """
+    """Return whether a resend is possible: an unreached recipient must be in To, because Bcc recipients stay in Bcc."""
     return any(kind == "to" for _, kind in unreached)
 
 

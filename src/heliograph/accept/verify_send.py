@@ -177,10 +177,7 @@ def is_simulator(carrier: CarrierRecord) -> bool:
 
 
 def get_code(context: Context, id_: str, normalized: str) -> str:
-    """Return the code of a verification.
-
-    The code is derived from the id, so that a resend can repeat it although only its hash is stored.
-    """
+    """Return a verification's code, derived from its id: a resend can repeat it although only its hash is stored."""
     if magic_recipients.rejects_every_code(normalized):
         return UNMATCHABLE_CODE
     return magic_recipients.magic_code(normalized) or derive_code(context.code_key, id_)

@@ -134,10 +134,7 @@ async def start_verification(
 async def resend_verification(
     context: Context, caller: Caller, id_: str, idempotency_key: IdempotencyKey | None
 ) -> SendResult[VerificationRecord]:
-    """Send the same code again by the last used channel or those after it.
-
-    Nothing is charged, and the expiry stays unchanged.
-    """
+    """Send the same code again, by the channel used last or those after it, without charge or a new expiry."""
     if caller.key.restrictions is not None:
         check_channel(caller.key, "verify")
     verification = await find_verification(context, caller, id_)

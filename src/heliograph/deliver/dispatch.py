@@ -119,10 +119,7 @@ class Dispatch:
         return await self._record(claim, update)
 
     async def _store_simulated_reply(self, claim: Claim) -> None:
-        """Store the reply of a simulated phone, before the report that it belongs to is recorded.
-
-        Repeated replies are ignored.
-        """
+        """Store the reply of a simulated phone once, before the report that it belongs to is recorded."""
         text = claim.reports[0].report.text
         while text and claim.channel != "email":
             carrier = routing.builtin_simulator(claim.channel).id
@@ -254,10 +251,7 @@ class Dispatch:
         return {carrier.id: open_circuits[carrier.id] for carrier in carriers if carrier.id in open_circuits}
 
     async def _record(self, claim: Claim, update: RecipientUpdate) -> bool:
-        """Record the outcome.
-
-        Retries until it is stored or the claim is lost, because the message must not be sent again.
-        """
+        """Record the outcome; retry until it is stored or the claim is lost, so that the message is not sent again."""
         try:
             while True:
                 try:
@@ -443,10 +437,7 @@ def _retry_update(
 def _hold_update(
     claim: Claim, make_update: Callable[..., RecipientUpdate], outcome: Deferred, now: int
 ) -> RecipientUpdate:
-    """Defer the message because of a problem on our side, without counting an attempt.
-
-    It is sent before newer messages.
-    """
+    """Defer the message for a problem on our side, without counting an attempt; it is sent before newer messages."""
     is_held = claim.held_at is not None
     first_at = claim.first_at if claim.attempt or is_held else now
     # without a retry time it keeps its position in the queue

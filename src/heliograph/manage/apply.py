@@ -123,10 +123,7 @@ async def _existing_suppressions(store: Store, file: SetupFile) -> set[tuple[int
 
 
 def _single_team(applied: Plan, current: Setup) -> str | None:
-    """Return the id of the team if the file changes exactly one, otherwise None.
-
-    The audit entry then belongs to that team and is shown in its audit log.
-    """
+    """Return the id of the team to which the audit entry belongs: the only team that the file changes; else None."""
     teams_by_ref = current.teams_by_ref  # new teams are missing here, but have rows in `applied`
     teams = {row.team for row in applied.rows}
     teams |= {teams_by_ref[ref].record.id for ref, _, _ in applied.suppressions if ref in teams_by_ref}

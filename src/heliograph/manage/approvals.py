@@ -10,10 +10,7 @@ from heliograph.storage.store import Store
 
 
 async def find(store: Store, id_: str, team: TeamRecord | None = None) -> Approval:
-    """Return the approval with this id; raise ApprovalNotFound if not found.
-
-    If `team` is not None, an approval of another team counts as not found.
-    """
+    """Return the approval with this id, of `team` if it is not None; raise ApprovalNotFound if there is none."""
     approval = await store.approvals.find(id_)
     if approval is None or (team is not None and approval.team != team.ref):
         raise ApprovalNotFound(f"There is no approval {quoted(id_)}. {ApprovalNotFound.fix}", param="id")
@@ -29,10 +26,7 @@ async def release(store: Store, actor: Actor, approval: Approval, by: str = "") 
 
 
 async def reject(store: Store, actor: Actor, approval: Approval, by: str = "") -> Approval:
-    """Reject a message, which then fails; return its approval.
-
-    `by`: name of the person who decided, as in `release`.
-    """
+    """Reject a message, which then fails; return its approval. `by`: the person who decided, as in `release`."""
     return await _decide(store, actor, approval, by, released=False)
 
 

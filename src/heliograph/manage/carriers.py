@@ -130,10 +130,7 @@ async def edit(
 
 
 async def move(store: Store, actor: Actor, id_: str, step: Literal[-1, 1]) -> CarrierRecord:
-    """Move a carrier up or down by one position.
-
-    All carriers of its channel get new priorities, PRIORITY_STEP apart.
-    """
+    """Move a carrier up or down by one position. All carriers of its channel get priorities PRIORITY_STEP apart."""
 
     def build_change(current: Setup, _: int) -> SetupChange:
         moved = get_carrier(current, id_)

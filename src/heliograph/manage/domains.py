@@ -219,10 +219,7 @@ class Domains:
     async def _change_dkim_method(
         self, actor: Actor, domain: Domain, method: DkimMethod, own_key: tuple[bytes, str, str] | None, selector: str
     ) -> Domain:
-        """Change how a domain's keys are published.
-
-        The active keys keep signing until the new ones are found in DNS.
-        """
+        """Change how a domain's keys are published. The active keys keep signing until the new ones are in DNS."""
         current_keys = self._keys_of(domain)
         if own_key and any((key.selector, key.public) == (selector, own_key[2]) for key in current_keys):
             own_key = None
@@ -334,10 +331,7 @@ class Domains:
         return is_public(self.mail_host)
 
     async def status(self, name_or_id: str) -> DomainStatus:
-        """Return the DNS records to publish, each with its last check result.
-
-        Generates the domain's keys if it has none.
-        """
+        """Return the DNS records to publish, each with its last verdict; generate the domain's keys if it has none."""
         required = await self.required_records(name_or_id)
         domain = self.get(name_or_id)
         last_check = await self._store.domain_checks.get(domain.id)
@@ -355,10 +349,7 @@ class Domains:
         )
 
     async def ensure_keys(self, name_or_id: str) -> None:
-        """Generate the domain's keys if it has none.
-
-        If the domain is that of the platform sender, create the domain first.
-        """
+        """Generate the domain's keys if it has none. The platform sender's domain is created first if necessary."""
         if name_or_id == self.platform_domain_name:
             await self._ensure_platform_domain(name_or_id)
         try:
@@ -707,10 +698,7 @@ def _may_sign(domain: Domain, key: DkimKey, now: int) -> bool:
 def _merge_zone_verdicts(
     verdicts: list[tuple[Record, Verdict]], zone_keys: Mapping[str, Record]
 ) -> list[tuple[Record, Verdict]]:
-    """Return the verdicts of the owner's records.
-
-    A correct CNAME record counts as wrong if our zone lacks the key to which it points.
-    """
+    """Return the verdicts of the owner's records; a correct CNAME counts as wrong if our zone lacks its key."""
     zone_verdicts = {record.name: verdict for record, verdict in verdicts if zone_keys.get(record.name) == record}
     merged = []
     for record, verdict in verdicts:

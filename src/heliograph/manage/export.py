@@ -15,10 +15,7 @@ from heliograph.storage.store import Store
 async def export(
     store: Store, actor: Actor, team: Team, raw_address: str, on_progress: ProgressCallback = lambda step, count: None
 ) -> dict[str, Any]:
-    """Return all data that the team's records hold about an address.
-
-    An audit entry records the export, with a part of the address's hash.
-    """
+    """Return all data of the team's records about an address; the audit entry has a part of the address's hash."""
     target, record, now = await erase.build_target(store, team, raw_address), team.record, store.clock.now()
     person = await store.people.find(target.address)
     role = (await store.people.get_roles(person.id)).get(record.id) if person else None

@@ -16,10 +16,7 @@ from heliograph.webhooks.service import FindRefusal
 async def set_preferences(
     store: Store, actor: Actor, person: str, email: str, teams: Collection[str], selected: Collection[str]
 ) -> bool:
-    """Set which kinds of notices a person receives, for each of `teams` (and the instance).
-
-    `selected`: entries of the form `team/kind`.
-    """
+    """Set which notices a person receives for each of `teams`. `selected`: entries of the form `team/kind`."""
     preferences = {
         NoticeKind(team, kind): f"{team}/{kind}" in selected for team in teams for kind in notice_kinds(team)
     }
@@ -37,10 +34,7 @@ class ChatHooks:
         self._refusal_of = refusal_of
 
     async def set(self, actor: Actor, team: str, url: str) -> None:
-        """Set the chat webhook URL, with the same checks as for webhooks.
-
-        The URL is never shown, because anyone who has it can post to the chat.
-        """
+        """Set the chat webhook URL, checked like a webhook's; never shown, because anyone who has it can post."""
         if not url.lower().startswith("https://"):
             raise InvalidRequest("Enter the full webhook URL of your chat, starting with https://.", param="url")
         if refusal := await self._refusal_of(url):

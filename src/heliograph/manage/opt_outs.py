@@ -22,10 +22,7 @@ async def find(store: Store, team: TeamRecord, phone: str, channel: str | None) 
 
 
 async def list_page(store: Store, team: TeamRecord, after: str | None, limit: int) -> list[OptOut]:
-    """Return a page of opt-outs, newest first, after the last id of the previous page.
-
-    Has one item more than `limit` if another page follows.
-    """
+    """Return the opt-outs after an id, newest first; one more than `limit` if another page follows."""
     if after is None:
         return await store.opt_outs.list_page(team.ref, FIRST_PAGE, limit)
     channel, _, phone = after.rpartition(":")

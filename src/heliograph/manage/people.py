@@ -117,10 +117,7 @@ async def offer_instance_role(store: Store, actor: Actor, person: Person, role: 
 async def offer_team_role(
     store: Store, actor: Actor, person: Person, team: str, role: str, terms: LinkTerms
 ) -> Invitation:
-    """Invite an existing person to a team, as an operator.
-
-    A person who opens the returned link accepts all of their pending invitations.
-    """
+    """Invite an existing person to a team, as an operator. The returned link accepts all pending invitations."""
     get_team(store.setup.current, team)
     entry = actor.audit_entry(store.clock.now(), "member.invite", person.email, role, team=team)
     return await _offer_to_existing(store, person, team, role, _draft_link(actor, "invite", "", terms), entry)
@@ -204,10 +201,7 @@ async def remove(store: Store, actor: Actor, person: Person, subject: str = "") 
 async def answer_invitation(
     store: Store, actor: Actor, person: str, email: str, team: str, role: str, *, accepts: bool
 ) -> bool:
-    """Accept or decline an invitation as the signed-in person; return whether that was possible.
-
-    An empty `team` means the operator role.
-    """
+    """Answer an invitation to a team, or to the instance if `team` is empty; return whether that was possible."""
     action = f"{'member' if team else 'operator'}.{'accept' if accepts else 'decline'}"
     entry = actor.audit_entry(store.clock.now(), action, email, role, team=team or None)
     if not accepts:
@@ -228,10 +222,7 @@ async def answer_invitation(
 
 
 async def make_first_link(store: Store) -> str | None:
-    """Create a link for the first operator if no account exists, else return None.
-
-    Each start creates a new link.
-    """
+    """Create a new link for the first operator if no account exists, else return None. Called at each start."""
     if await store.people.count():
         return None
     return await store.people.create_link(
@@ -240,10 +231,7 @@ async def make_first_link(store: Store) -> str | None:
 
 
 async def make_demo_link(store: Store, actor: Actor, new_person: NewPerson, teams: Sequence[str]) -> str:
-    """Create a link for the demo's operator, who owns the demo's teams without an invitation.
-
-    The link opens the first team.
-    """
+    """Create a link to the first team for the demo's operator, who owns the demo's teams without an invitation."""
     email, name = read_person(new_person)
     roles = {"": OPERATOR, **dict.fromkeys(teams, "owner")}
     add_entry = actor.audit_entry(store.clock.now(), "person.add", email, "demo")
@@ -257,10 +245,7 @@ async def make_demo_link(store: Store, actor: Actor, new_person: NewPerson, team
 async def make_link(
     store: Store, actor: Actor, person: Person, purpose: str, terms: LinkTerms, *, without_code: bool = False
 ) -> str:
-    """Create a link with which a person chooses a new password or accepts all invitations.
-
-    It is created by an operator or the command line.
-    """
+    """Create a link, as an operator or the command line, to choose a new password or accept all invitations."""
     detail = f"{purpose}, without the code" if without_code else purpose
     entry = actor.audit_entry(store.clock.now(), "person.link", person.email, detail)
     link = msgspec.structs.replace(_draft_link(actor, purpose, "", terms), person=person.id)
@@ -288,10 +273,7 @@ async def make_team_link(store: Store, actor: Actor, person: Person, team: str, 
 async def follow_link(
     store: Store, actor: Actor, person: Person, token: str, purpose: str, password: str | None, kept_session: str
 ) -> Person | None:
-    """Use a link: set a password (passed as a hash), accept the link's invitations, or both.
-
-    Returns None if the link is no longer valid.
-    """
+    """Use a link: set a password (as a hash), accept invitations, or both; return None if the link is invalid."""
     entry = actor.audit_entry(store.clock.now(), "account.password", person.email, f"by a link ({purpose})")
     link_use = {"sets_password": password is not None, "signed_in": bool(kept_session)}
 
@@ -399,10 +381,7 @@ async def enable_totp(
     recovery_codes: list[str],
     time_step: int,
 ) -> None:
-    """Require a TOTP code at sign-in from now on, with recovery codes.
-
-    `time_step`: time step of the code that confirmed the setup.
-    """
+    """Require TOTP codes at sign-in from now on. `time_step`: time step of the code that confirmed the setup."""
     entry = actor.audit_entry(store.clock.now(), "account.totp", email, "on")
     await store.people.set_totp(person, encrypted_secret, recovery_codes, time_step, entry)
 

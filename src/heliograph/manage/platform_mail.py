@@ -1,7 +1,4 @@
-"""Sends system mails, such as sign-in links, while the request waits.
-
-System mails are never stored, because they contain sign-in links or codes.
-"""
+"""Sends system mails, such as sign-in links, while the request waits. They contain secrets and are never stored."""
 
 import asyncio
 

@@ -106,10 +106,7 @@ async def decide(store: Store, actor: Actor, team: str, record: RecordId, approv
 
 
 async def decide_pending(store: Store, actor: Actor, item: PendingSender, approve: bool, reason: str = "") -> bool:
-    """Record an operator's decision about a pending request.
-
-    Returns False if the request was changed or decided meanwhile.
-    """
+    """Record an operator's decision about a pending request; return False if it was changed or decided meanwhile."""
     pending_item = next(
         (other for other in pending_senders(store.setup.current) if decision_basis(other) == decision_basis(item)), item
     )

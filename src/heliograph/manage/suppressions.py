@@ -1,7 +1,4 @@
-"""A team's suppression list, as changed by people and API keys.
-
-Bounces and complaints arrive as reports (spec 4.1.2).
-"""
+"""A team's suppression list, as changed by people and API keys; bounces and complaints arrive as reports."""
 
 from heliograph.domain.audit.actor import Actor
 from heliograph.domain.delivery.magic_recipients import is_magic_email
@@ -23,10 +20,7 @@ async def find(store: Store, team: TeamRecord, email: str) -> Suppression:
 
 
 async def list_page(store: Store, team: TeamRecord, after: str | None, limit: int) -> list[Suppression]:
-    """Return a page of suppressions, newest first, after the last address of the previous page.
-
-    Has one item more than `limit` if another page follows.
-    """
+    """Return the suppressions after an address, newest first; one more than `limit` if another page follows."""
     # An unencoded plus sign arrives as a space
     address = parse_address(after.replace(" ", "+")) if after is not None else None
     try:

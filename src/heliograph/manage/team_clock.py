@@ -9,10 +9,7 @@ from heliograph.storage.store import Store
 
 
 async def advance(store: Store, actor: Actor, team: Team, seconds: int) -> None:
-    """Set the target time of the team's test clock.
-
-    Workers then process all due work in order until the clock reaches that time.
-    """
+    """Set the target time of the team's test clock; workers process all due work in order until it is reached."""
     id_ = team.record.id
 
     def build_change(current: Setup, _: int) -> SetupChange:

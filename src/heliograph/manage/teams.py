@@ -86,10 +86,7 @@ async def set_suspended(store: Store, actor: Actor, team: str, suspended: bool) 
 
 
 async def request_deletion(store: Store, actor: Actor, team: str) -> TeamRecord:
-    """Suspend the team now and delete it with all its data in 30 days.
-
-    Nothing changes if deletion was requested before.
-    """
+    """Suspend the team now and delete it with all its data in 30 days, unless its deletion was requested before."""
     deletes_at = store.clock.now() + DELETION_DELAY_MS
 
     def revise(team_setup: Team, _: Setup) -> TeamRecord:
@@ -120,10 +117,7 @@ async def restore(store: Store, actor: Actor, team: str) -> TeamRecord:
 
 
 async def save_settings(store: Store, actor: Actor, team: str, changes: Fields, *, by_operator: bool) -> TeamRecord:
-    """Save the team's name and other settings.
-
-    Recipients see the name, so a change by an owner needs an operator's approval.
-    """
+    """Save the team's settings. Recipients see the name, so an owner's change of it needs an operator's approval."""
     fields = _read_fields(changes)
     name = fields.pop("name")
 
@@ -150,10 +144,7 @@ async def set_retention(store: Store, actor: Actor, team: str, changes: Fields) 
 
 
 async def set_categories(store: Store, actor: Actor, team: str, categories: list[str]) -> TeamRecord:
-    """Set the categories of emails that recipients can unsubscribe from.
-
-    Categories that templates use cannot be removed.
-    """
+    """Set the categories of emails that recipients can unsubscribe from; those that templates use cannot be removed."""
     fields = _read_fields({"categories": categories})
 
     def revise(team_setup: Team, _: Setup) -> TeamRecord:
@@ -165,10 +156,7 @@ async def set_categories(store: Store, actor: Actor, team: str, categories: list
 
 
 async def set_test_clock(store: Store, actor: Actor, team: str, enabled: bool) -> TeamRecord:
-    """Switch the test clock on or off.
-
-    Deletes the team's messages, codes and events, because their times may be in the future.
-    """
+    """Switch the test clock on or off; delete messages, codes and events, because their times may be in the future."""
 
     def revise(team_setup: Team, _: Setup) -> TeamRecord:
         return _checked(replace(team_setup.record, test_clock=enabled))
@@ -195,10 +183,7 @@ async def return_to_sandbox(store: Store, actor: Actor, team: str) -> TeamRecord
 
 
 async def resume_direct_sends(store: Store, actor: Actor, team: str) -> bool:
-    """Allow emails without a template again, after the reputation guard paused them.
-
-    Returns False if they are not paused.
-    """
+    """Resume the team's emails without a template, which the reputation guard paused; return False if not paused."""
     get_team(store.setup.current, team)
     return await store.reputations.resume(
         team, actor.audit_entry(store.clock.now(), "reputation.resume", team, team=team)

@@ -23,10 +23,7 @@ async def find(store: Store, team: TeamRecord, address: str, category: str | Non
 
 
 async def list_page(store: Store, team: TeamRecord, after: str | None, limit: int) -> list[Unsubscribe]:
-    """Return a page of unsubscribes, newest first, after the last id of the previous page.
-
-    Has one item more than `limit` if another page follows.
-    """
+    """Return the unsubscribes after an id, newest first; one more than `limit` if another page follows."""
     if after is None:
         return await store.unsubscribes.list_page(team.ref, FIRST_PAGE, limit)
     category, _, text = after.partition(":")

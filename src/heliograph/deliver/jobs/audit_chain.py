@@ -16,10 +16,7 @@ async def link_audit_entries(store: Store, clock: Clock) -> None:
 
 
 def chain_head_logger(store: Store) -> Job:
-    """Return a job that logs the last link of the chain whenever it changed.
-
-    A copy of the log reveals a rewritten chain.
-    """
+    """Return a job that logs the chain's last link after each change: a copy of the log reveals a rewritten chain."""
     logged_link = ""
 
     async def log_head() -> None:

@@ -1,7 +1,4 @@
-"""Compares each account with the sum of its ledger entries, and sums up charges per month for the dashboard.
-
-Any difference is a bug.
-"""
+"""Compares accounts with their ledgers, where any difference is a bug, and sums up charges per month."""
 
 import asyncio
 
