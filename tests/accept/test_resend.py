@@ -38,7 +38,7 @@ async def test_resent_message_has_the_original_header(store: Store, clock: TestC
         template_version=None,
         country=None,
         unreached=[TO, BLIND],
-        added=ExtraFields(scheduled_at=later, expires_at=later, tags={"a": "b"}),
+        extra_fields=ExtraFields(scheduled_at=later, expires_at=later, tags={"a": "b"}),
     )
     answer = msgspec.json.decode((await resend(verifying.context, verifying.caller, sent)).body)
     assert (answer["to"], answer["bcc"]) == (TO[0], [BLIND[0]])
@@ -72,7 +72,7 @@ async def test_resent_message_keeps_its_language_and_template_versions(store: St
         template_version=3,
         country=None,
         unreached=[("+15005550006", "to")],
-        added=ExtraFields(**recorded),
+        extra_fields=ExtraFields(**recorded),
     )
     answer = msgspec.json.decode((await resend(verifying.context, verifying.caller, sent)).body)
     result = await store.messages.get_row(1, answer["id"], room)

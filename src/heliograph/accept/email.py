@@ -218,7 +218,7 @@ class EmailDraft(msgspec.Struct, frozen=True, kw_only=True):
     attachments: tuple[Attachment, ...]
     unsubscribe_url: str = ""  # empty without a category
     reply_domain: str = ""  # domain that receives the replies; empty if replies are not received here
-    added: ExtraFields = ExtraFields()
+    extra_fields: ExtraFields = ExtraFields()
     timing: Timing = Timing()
     variables: dict[str, Any] | None = None  # as in the request, before defaults and formatting
 
@@ -253,7 +253,8 @@ async def prepare_email(
         draft = replace(draft, content=replace(draft.content, subject=header_overrides.subject))
     if header_overrides and (header_overrides.sender or header_overrides.named):
         draft = replace(
-            draft, added=replace(draft.added, sender_id=header_overrides.sender, named=header_overrides.named)
+            draft,
+            extra_fields=replace(draft.extra_fields, sender_id=header_overrides.sender, named=header_overrides.named),
         )
     files = await _store_files(context, draft.attachments) if draft.attachments else []
     for index in header_overrides.alternatives if header_overrides and files else ():
@@ -297,9 +298,9 @@ async def preview_email(context: Context, caller: Caller, request: EmailRequest)
         html=draft.content.html,
         text=draft.content.text,
         attachments_count=len(draft.attachments),
-        template_version=draft.added.template_version,
-        layout_version=draft.added.layout_version,
-        locale=draft.added.locale,
+        template_version=draft.extra_fields.template_version,
+        layout_version=draft.extra_fields.layout_version,
+        locale=draft.extra_fields.locale,
         price=pricing.format_money(accepted.price),
         sandbox=record.sandbox,
     )
@@ -318,8 +319,8 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
     _check_mode(request)
     recipients = parse_recipients(request.to, request.cc, request.bcc, request.reply_to)
     # Whether the template can be sent is checked later.
-    named = caller.team.templates.get(request.template_id or "") if request.category is None else None
-    category = named.category if named is not None and named.channel == "email" else request.category
+    template = caller.team.templates.get(request.template_id or "") if request.category is None else None
+    category = template.category if template is not None and template.channel == "email" else request.category
     unsubscribe_url = "" if category is None else _make_unsubscribe_url(context, caller, request, recipients, category)
     reply_domain = _find_reply_domain(setup, caller.team, request) if request.replies else ""
     timing = parse_options(request, context.clock.team_now(caller.team.record.ref))
@@ -351,7 +352,7 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
         content=content,
         attachments=attachments,
         reply_domain=reply_domain,
-        added=build_extra_fields(
+        extra_fields=build_extra_fields(
             request,
             timing,
             template,
@@ -507,7 +508,7 @@ def email_acceptance(
     if draft.reply_domain:
         reply_to = [verp.sign_reply_address(context.reply_key, id_, team.record.id, draft.reply_domain)]
     suffix = feedback_id_suffix(context.reply_key, team.record.id, from_template=template is not None)
-    feedback_id = f"{draft.added.category or (template.id if template else DIRECT)}:{suffix}"
+    feedback_id = f"{draft.extra_fields.category or (template.id if template else DIRECT)}:{suffix}"
     stored, shared = _encode_content(draft, files, reply_to, header_overrides, feedback_id, may_share=team.sandbox)
     pending = PendingEmail(
         id=id_,
@@ -537,7 +538,7 @@ def email_acceptance(
         decide=pending.decide,
         template_id=template.id if template else None,
         template_version=template.version if template else None,
-        category=draft.added.category,
+        category=draft.extra_fields.category,
         suppression_addresses=[address.normal for address, _ in draft.recipients.distinct],
         blobs=sorted({file.blob for file in files if file.blob}) if files else (),
         file_bytes=sum(file.size for file in files if file.blob) if files else 0,
@@ -546,7 +547,7 @@ def email_acceptance(
         audit=caller.entry(id_) if caller.entry else None,
         timing=draft.timing,
         approval_expires_at=approval_expires_at,
-        extra_fields=draft.added,
+        extra_fields=draft.extra_fields,
     )
 
 
@@ -569,7 +570,7 @@ class PendingEmail(msgspec.Struct, frozen=True, kw_only=True):
         if state.unsubscribed:
             address = deliverable.to[0]
             raise RecipientUnsubscribed(
-                f"{address.original} has unsubscribed from {draft.added.category}. {RecipientUnsubscribed.fix}",
+                f"{address.original} has unsubscribed from {draft.extra_fields.category}. {RecipientUnsubscribed.fix}",
                 param="to",
                 details={"addresses": [address.original]},
             )
@@ -624,7 +625,7 @@ def _encode_content(
         if recipients.cc
         else [],
         reply_to=reply_to or None,
-        headers=draft.added.headers,
+        headers=draft.extra_fields.headers,
         subject=content.subject or "",
         html=content.html,
         text=content.text,

@@ -103,7 +103,7 @@ class PhoneDraft(msgspec.Struct, frozen=True, kw_only=True):
     variables: dict[str, str]
     body: str
     sent_variables: dict[str, Any] | None = None  # as in the request, before defaults and formatting
-    added: ExtraFields = ExtraFields()
+    extra_fields: ExtraFields = ExtraFields()
     timing: Timing = Timing()
 
 
@@ -147,7 +147,7 @@ def draft_phone_message(
         variables=values,
         body=render_body(template, variables, brand),
         sent_variables=request.variables,
-        added=build_extra_fields(request, timing, template, sender_id=brand["name"], origin=origin),
+        extra_fields=build_extra_fields(request, timing, template, sender_id=brand["name"], origin=origin),
         timing=timing,
     )
 
@@ -170,7 +170,7 @@ def _draft_free_text(
         template=Template(id="", team=caller.team.record.id, channel=channel, name=""),
         variables={},
         body=free_text.body,
-        added=build_extra_fields(request, timing, None, sender_id=sender_id, origin=origin),
+        extra_fields=build_extra_fields(request, timing, None, sender_id=sender_id, origin=origin),
         timing=timing,
     )
 
@@ -252,7 +252,7 @@ def phone_acceptance(
     content: msgspec.Struct,
     price: int,
     idempotency_key: IdempotencyKey | None,
-    added: ExtraFields,
+    extra_fields: ExtraFields,
     marketing_recipient: str | None = None,
     check: StoreCheck,
 ) -> Acceptance:
@@ -299,7 +299,7 @@ def phone_acceptance(
         audit=caller.entry(id_) if caller.entry else None,
         timing=draft.timing,
         approval_expires_at=approval_expires_at,
-        extra_fields=added,
+        extra_fields=extra_fields,
     )
 
 

@@ -41,7 +41,7 @@ class Undelivered(msgspec.Struct, frozen=True, kw_only=True):
     template_version: int | None
     country: str | None
     unreached: list[tuple[str, str]]  # (address as given, kind)
-    added: ExtraFields = ExtraFields()
+    extra_fields: ExtraFields = ExtraFields()
 
 
 def can_resend(unreached: list[tuple[str, str]]) -> bool:
@@ -54,12 +54,14 @@ async def resend(context: Context, caller: Caller, undelivered: Undelivered) -> 
     template = None
     if undelivered.template_id is not None:
         template = localize(
-            find_template(caller.team, undelivered.template_id, undelivered.channel), undelivered.added.locale
+            find_template(caller.team, undelivered.template_id, undelivered.channel), undelivered.extra_fields.locale
         )
         check_available(caller.team, template)
     build = _email_copy if undelivered.channel == "email" else _phone_copy
     # The original's schedule and expiry do not apply
-    undelivered = replace(undelivered, added=replace(undelivered.added, scheduled_at=None, expires_at=None))
+    undelivered = replace(
+        undelivered, extra_fields=replace(undelivered.extra_fields, scheduled_at=None, expires_at=None)
+    )
     id_ = context.clock.new_id(PREFIXES[undelivered.channel])
     acceptance = await ACCEPT_POOL.run_large(
         len(undelivered.content), build, context, caller, undelivered, template, id_
@@ -93,7 +95,7 @@ def _email_copy(
         content=Rendered(subject=content.subject, html=content.html, text=content.text, body=None),
         attachments=(),
         unsubscribe_url=content.unsubscribe_url,
-        added=undelivered.added,
+        extra_fields=undelivered.extra_fields,
     )
     header_overrides = HeaderOverrides(to=content.to, cc=content.cc)  # the original's Bcc recipients stay hidden
     return email_acceptance(context, caller, draft, content.attachments, None, header_overrides, id_)
@@ -106,7 +108,12 @@ def _phone_copy(
         raise InvalidRequest("The template has changed since. Send a new message with its new text.")
     ((to, _),) = undelivered.unreached
     draft = phone.PhoneDraft(
-        to=to, country=undelivered.country, template=template, variables={}, body="", added=undelivered.added
+        to=to,
+        country=undelivered.country,
+        template=template,
+        variables={},
+        body="",
+        extra_fields=undelivered.extra_fields,
     )
     if undelivered.channel == "sms":
         text = msgspec.json.decode(undelivered.content, type=SmsContent).body

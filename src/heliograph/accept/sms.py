@@ -79,15 +79,15 @@ def sms_acceptance(
     if draft.sent_variables:
         content = replace(content, variables=draft.sent_variables)
     if not draft.template.id:
-        content = replace(content, sender_id=draft.added.sender_id)
-    added = replace(draft.added, sender_id=content.sender_id)
+        content = replace(content, sender_id=draft.extra_fields.sender_id)
+    extra_fields = replace(draft.extra_fields, sender_id=content.sender_id)
     item = phone_acceptance(
         context,
         caller,
         "sms",
         draft,
         content=content,
-        added=added,
+        extra_fields=extra_fields,
         price=price,
         idempotency_key=idempotency_key,
         check=check,

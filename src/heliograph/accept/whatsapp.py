@@ -94,7 +94,7 @@ def whatsapp_acceptance(
         "whatsapp",
         draft,
         content=content,
-        added=draft.added,
+        extra_fields=draft.extra_fields,
         price=phone_price(team, draft.to, pricing.price_for(template, draft.country)),
         idempotency_key=idempotency_key,
         marketing_recipient=draft.to if is_limited else None,

@@ -187,7 +187,7 @@ async def resend_message(request: PageRequest) -> PageResponse:
             request, message, "There are no recipients to resend this to, or the content is no longer stored."
         )
     undelivered = Undelivered(
-        added=msgspec.json.decode(row.record, type=ExtraFields),
+        extra_fields=msgspec.json.decode(row.record, type=ExtraFields),
         channel=row.channel,
         content=row.content.encode(),
         template_id=row.template_id,
