@@ -81,12 +81,12 @@ TAMPERED = {
         [COPY.format(new=999, place="NULL", k2="{k2}"), "DELETE FROM audit WHERE key = {k7}"],
         "at the end an entry was removed",
     ),
-    "inserted in another's place": ([COPY.format(new=999, place=3, k2="{k2}")], "entry 999 .* place of another"),
-    "inserted before all": ([COPY.format(new=999, place=-4, k2="{k2}")], "entry 999 .* place of another"),
+    "inserted in another's place": ([COPY.format(new=999, place=3, k2="{k2}")], "entry 999 .* position of another"),
+    "inserted before all": ([COPY.format(new=999, place=-4, k2="{k2}")], "entry 999 .* position of another"),
     "inserted at the end": ([COPY.format(new=999, place=9, k2="{k2}")], "entry 999 .*changed"),
     "two exchanged": (
         ["UPDATE audit SET place = 7 - place WHERE key IN ({k2}, {k3})"],
-        "entry {k3} .*changed, or is not in its place",
+        "entry {k3} .*changed, or is not in its position",
     ),
     "two keys exchanged": (
         [
@@ -94,7 +94,7 @@ TAMPERED = {
             "UPDATE audit SET key = {k2} WHERE key = {k3}",
             "UPDATE audit SET key = {k3} WHERE key = 999",
         ],
-        "entry {k3} .*changed, or is not in its place",
+        "entry {k3} .*changed, or is not in its position",
     ),
     "taken out of the chain": (["UPDATE audit SET place = NULL WHERE key = {k2}"], "before entry {k3} an entry"),
     "another link": (["UPDATE audit SET link = 'x' WHERE key = {k2}"], "entry {k2} .*changed"),

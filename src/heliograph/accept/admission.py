@@ -63,7 +63,7 @@ class Admission:
             with suppress(ValueError):  # skip a key that cannot be decrypted because the master secret changed
                 if keys.is_valid(key, now) and is_signed([self._secret(key)], headers, body, now // SECOND_MS):
                     return setup.callers[key.id]
-        raise InvalidApiKey("The signature does not match a hook's key of this team that works.")
+        raise InvalidApiKey("The signature does not match any active hook key of this team.")
 
     def _secret(self, key: Key) -> str:
         return self._context.decrypt(key.secret, f"hook/{key.id}").decode().removeprefix(keys.HOOK_SECRET_PREFIX)

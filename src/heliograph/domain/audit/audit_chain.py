@@ -86,9 +86,9 @@ class ChainVerifier:
                 entry.key, f"before entry {entry.key} {_removed_text(entry.position - self.position - 1)}"
             )
         elif entry.position <= self.position:
-            self._record_break(entry.key, f"entry {entry.key} ({entry.action}) has the place of another one")
+            self._record_break(entry.key, f"entry {entry.key} ({entry.action}) has the position of another entry")
         elif entry.link != hash_link(self.last_link, entry.position, entry.original or content_hash):
-            self._record_break(entry.key, f"entry {entry.key} ({entry.action}) was changed, or is not in its place")
+            self._record_break(entry.key, f"entry {entry.key} ({entry.action}) was changed, or is not in its position")
         if entry.original:
             self._rewritten[entry.key] = content_hash
         if entry.action == ERASE_ACTION and self._rewritten.get(_parse_entry_key(entry.subject)) == entry.detail:
