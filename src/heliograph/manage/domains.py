@@ -129,7 +129,8 @@ class Domains:
         `ensure_keys` creates the platform's own domain on first use.
         """
         setup = self._store.setup.current
-        domain = setup.records.get(("domain", name_or_id)) or setup.find_domain(name_or_id)
+        name = normalize_domain(name_or_id) or name_or_id
+        domain = setup.records.get(("domain", name_or_id)) or setup.find_domain(name)
         if not isinstance(domain, Domain):
             raise BrandDomainNotFound(f"No team has the domain {quoted(name_or_id)}.")
         return domain
