@@ -54,9 +54,9 @@ from heliograph.domain.verify.verification import (
     check_velocity,
     code_digest,
     code_template,
-    derive_code,
     parse_channels,
 )
+from heliograph.storage.inbox import CodeRow
 from heliograph.storage.search.message_search import VerificationRow
 from heliograph.storage.verifications import Resend, Start, VelocityWindow
 from heliograph.templates.policy.locales import read_locale
@@ -186,10 +186,15 @@ def to_record(verification: VerificationRow) -> VerificationRecord:
     )
 
 
-def code_message_text(context: Context, caller: Caller, id_: str, added: str) -> str:
-    """Return the text in which a simulator delivered the code to a recipient of a sandbox team."""
-    code = derive_code(context.code_key, id_)
-    return code_text(caller, context.store.setup.current.platform, code, stored_locale(added))
+def code_message_text(context: Context, caller: Caller, row: CodeRow) -> str | None:
+    """Return the text in which a simulator delivered the code to a recipient of a sandbox team.
+
+    None for a magic number that rejects every code.
+    """
+    if magic_recipients.rejects_every_code(row.phone):
+        return None
+    code = get_code(context, row.id, row.phone)
+    return code_text(caller, context.store.setup.current.platform, code, stored_locale(row.added))
 
 
 async def preview_verification(context: Context, caller: Caller, request: VerifyRequest) -> VerifyPreview:

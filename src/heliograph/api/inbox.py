@@ -13,7 +13,6 @@ from heliograph.api.call import Call
 from heliograph.api.reading import parse_to
 from heliograph.domain.delivery.content import CONTENT_TYPE_BY_CHANNEL, EmailContent, SmsContent
 from heliograph.domain.delivery.lanes import INBOX
-from heliograph.domain.delivery.magic_recipients import magic_code
 from heliograph.domain.delivery.routing import simulator_ids
 from heliograph.domain.field_docs import CreatedAt, Id, Records, describe, with_example
 from heliograph.domain.ids import PREFIXES, id_pattern, parse_timestamp, timestamp
@@ -254,9 +253,8 @@ def _code_view(call: Call, row: CodeRow) -> InboxView:
 
     It contains the code while the verification is pending, if the team allows its keys to read codes (contract 8).
     """
-    readable = call.caller.team.record.verify.inbox
-    pending = readable and row.status == "pending" and not row.magic
-    text = code_message_text(call.context, call.caller, row.id, row.added) if pending else None
+    is_readable = call.caller.team.record.verify.inbox and row.status == "pending"
+    text = code_message_text(call.context, call.caller, row) if is_readable else None
     return InboxView(
         id=row.id,
         channel="verification",
@@ -265,7 +263,7 @@ def _code_view(call: Call, row: CodeRow) -> InboxView:
         subject=None,
         text=text,
         html=None,
-        code=find_code(text) if text else magic_code(row.phone) if readable and row.magic else None,
+        code=find_code(text) if text else None,
         links=[],
         created_at=timestamp(row.created_at),
     )

@@ -103,7 +103,7 @@ def _code_view(request: PageRequest, verification: CodeRow) -> CodeView:
         return CodeView(verification=verification, code=magic_code(verification.phone))
     if verification.status != "pending" or not request.has_role("developer"):
         return CodeView(verification=verification)
-    text = code_message_text(request.context, request.caller, verification.id, verification.added)
+    text = code_message_text(request.context, request.caller, verification) or ""
     return CodeView(verification=verification, text=text, segments=count_segments(text))
 
 
