@@ -11,6 +11,7 @@ from heliograph.domain.setup.records import CarrierRecord
 from heliograph.domain.setup.snapshot import Setup
 from heliograph.settings import Settings
 from heliograph.webhooks.policy.webhook import secret_size
+from tests.carriers.providers import CERT
 
 from .conftest import Run
 
@@ -90,6 +91,39 @@ def test_only_the_given_carrier_fields_change(run: Run, tmp_path: Path) -> None:
     assert run("apply", "b.toml").out == "nothing changed\n"
     after = asyncio.run(_carrier())
     assert (after.enabled, after.priority, after.options) == (False, 3, before.options | {"port": 2525})
+
+
+RELAY = 'channel = "email"\nkind = "smtp"\nhost = "mail.test"\n'
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ('channel = "sms"\nkind = "http"\nurl = "http://sms.test/"\nbody = "{{who}}"', "{{who}} is not a placeholder"),
+        (RELAY + 'provider = "sendgrid"\ncallback_key = "junk"', "callback_key is not the public key"),
+        (RELAY + 'provider = "ses"\ncallback_topic = "junk"', "callback_topic 'junk' is not an SNS topic's ARN"),
+        (RELAY + 'provider = "ses"\ncallback_cert = "/none.pem"', "callback_cert is neither a certificate"),
+    ],
+)
+def test_a_carrier_that_cannot_be_built_is_refused(run: Run, tmp_path: Path, fields: str, reason: str) -> None:
+    (tmp_path / "a.toml").write_text(f'[[carriers]]\nid = "x"\n{fields}')
+    for options in ([], ["--plan"]):
+        refused = run("apply", "a.toml", *options)
+        assert (refused.code, refused.out) == (1, "")
+        assert refused.err.startswith(f"heliograph: a.toml: carriers[0]: {reason}")
+    assert asyncio.run(_records()) == 0
+
+
+def test_a_carrier_that_can_no_longer_be_built_can_be_disabled(run: Run, tmp_path: Path) -> None:
+    certificate = tmp_path / "sns.pem"
+    certificate.write_text(CERT)
+    (tmp_path / "a.toml").write_text(
+        f'[[carriers]]\nid = "x"\n{RELAY}provider = "ses"\ncallback_cert = "{certificate}"\n'
+    )
+    assert run("apply", "a.toml").out == "carrier x: created\n"
+    certificate.unlink()
+    (tmp_path / "b.toml").write_text('[[carriers]]\nid = "x"\nenabled = false\n')
+    assert run("apply", "b.toml").out == "carrier x: changed (enabled)\n"
 
 
 async def _carrier() -> CarrierRecord:

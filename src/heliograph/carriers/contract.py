@@ -212,7 +212,11 @@ class Carriers:
         cached = self._instances.get(record.id)
         if cached is not None and (cached[0] is record or cached[0] == record):
             return None
-        self._instances[record.id] = (record, self._build(record))
+        try:
+            carrier = self._build(record)
+        except (ValueError, msgspec.ValidationError) as error:  # such as a certificate file that was removed
+            carrier = InvalidCarrier(f"the carrier's settings are invalid: {error}")
+        self._instances[record.id] = (record, carrier)
         return cached[1] if cached else None
 
     def settings_error(self, record: records.CarrierRecord) -> str:

@@ -8,11 +8,20 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.app import CARRIER_FACTORIES, make_key_pair, make_refusal_check
+from heliograph.app import (
+    CARRIER_FACTORIES,
+    make_carrier,
+    make_carrier_dependencies,
+    make_domains,
+    make_key_pair,
+    make_refusal_check,
+)
 from heliograph.bootstrap import make_secrets
+from heliograph.carriers.contract import Carriers
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.setup.plan import FileProblem, Plan
+from heliograph.domain.setup.records import CarrierRecord
 from heliograph.domain.setup.setup_file import (
     SetupError,
     SetupFile,
@@ -51,7 +60,9 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool, only_plan: bool) ->
             source, os.environ, name=file.name, supported=CARRIER_FACTORIES, existing=known_carriers
         )
         try:
-            result = await (plan_file if only_plan else apply_file)(store, settings, parsed)
+            planned = await plan_file(store, settings, parsed)
+            check_carriers(store, settings, parsed, planned)
+            result = planned if only_plan else await apply_file(store, settings, parsed)
         except SetupError as error:
             if as_json and error.problems:
                 click.echo(_to_json(keys=[], changed=[], webhooks=[], problems=error.problems))
@@ -102,6 +113,29 @@ async def apply_file(store: Store, settings: Settings, file: SetupFile) -> Plan:
 
 async def plan_file(store: Store, settings: Settings, file: SetupFile) -> Plan:
     return await setup.preview(store, file, **_secret_functions(store, settings))
+
+
+def check_carriers(store: Store, settings: Settings, file: SetupFile, planned: Plan) -> None:
+    """Raise SetupError if a carrier cannot be built from its new options, as the dashboard checks before it saves.
+
+    A carrier whose options do not change is not checked, so that a file can disable a broken one.
+    """
+    secrets = make_secrets(settings, store)
+    domains = make_domains(settings, secrets, store, store.clock)
+    dependencies = make_carrier_dependencies(settings, secrets, store, store.clock, domains)
+    carriers = Carriers(lambda record: make_carrier(record, dependencies))
+    planned_records = {
+        row.id: msgspec.json.decode(row.body, type=CarrierRecord)
+        for row in planned.rows
+        if row.kind == "carrier" and row.body
+    }
+    current = {carrier.id: (carrier.kind, carrier.options) for carrier in store.setup.current.carriers}
+    for i, fields in enumerate(file.carriers):
+        record = planned_records.get(fields["id"])
+        if record is None or (record.kind, record.options) == current.get(record.id):
+            continue
+        if error := carriers.settings_error(record):
+            raise SetupError(f"{file.name}: carriers[{i}]: {error}")
 
 
 def _secret_functions(store: Store, settings: Settings) -> dict[str, Any]:
