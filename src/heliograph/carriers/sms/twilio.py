@@ -45,7 +45,7 @@ from heliograph.domain.text import parse_int
 
 NAME = "twilio"
 CLOCK_SKEW_MAX_MS = 5 * SECOND_MS  # tolerated difference between Twilio's clock and ours
-INBOUND_STATUS = "received"  # state of an inbound message
+INBOUND_STATUS = "received"  # state of an inbound message; the documented parameters do not include it
 EMPTY_TWIML = b"<Response></Response>"  # empty TwiML; Twilio would send any other response as a reply
 VALIDITY_MAX_S = 36_000
 LOOKUP_PAGE_SIZE = 100  # messages to one number that a lookup reads
@@ -158,10 +158,8 @@ class Twilio(Carrier):
             return FORBIDDEN
         fields = dict(form)
         id_, status = fields.get("MessageSid"), fields.get("MessageStatus", "")
-        if id_ and fields.get("SmsStatus") == INBOUND_STATUS and not status:
-            text = IncomingText(
-                id=id_, sender=fields.get("From", ""), to=fields.get("To", ""), text=fields.get("Body", "")
-            )
+        if id_ and "Body" in fields and fields.get("SmsStatus", INBOUND_STATUS) == INBOUND_STATUS and not status:
+            text = IncomingText(id=id_, sender=fields.get("From", ""), to=fields.get("To", ""), text=fields["Body"])
             return CallbackResult(incoming_texts=[text], body=EMPTY_TWIML, content_type=b"text/xml; charset=utf-8")
         if not id_ or status not in STATE_BY_STATUS:
             return CallbackResult()
