@@ -135,8 +135,7 @@ def _read_domain_reports(file: IO[bytes], setup: Setup) -> list[DomainReport]:
 def _owned_domains(setup: Setup) -> dict[str, Domain]:
     """Return name → domain, for all domains whose reports are stored.
 
-    A domain that is neither verified nor approved is excluded, because its reports could be about mail of its real
-    owner.
+    A domain that is neither verified nor approved is excluded, because someone else may own it.
     """
     domains = [*setup.platform_domains.values(), *(d for team in setup.teams.values() for d in team.domains.values())]
     names = {domain.name for domain in domains if domain.verified or domain.approved}

@@ -1,7 +1,7 @@
 """Processes all reports that arrive after sending: delivery receipts, statuses, bounces and complaints.
 
-A report identifies its message by the carrier's message id, or by our message id and the recipient's position. A report
-may arrive before the delivery attempt is recorded; then it is stored and applied later. Reports about the parts of a
+A report identifies its message by the carrier's message id, or by our message id and the recipient's position. If a
+report arrives before its delivery attempt is recorded, it is stored and applied later. Reports about the parts of a
 long SMS are combined into one status.
 """
 
@@ -68,10 +68,7 @@ async def store_recipient_report(store: Store, message_id: str, position: int, r
 
 
 async def count_complaint(store: Store, feedback_key: bytes, source: FeedbackSource) -> None:
-    """Count a complaint identified only by a Feedback-ID, which does not name a message.
-
-    Ignored if the team was deleted.
-    """
+    """Count a complaint for the team in its Feedback-ID, which names no message; ignore it if the team was deleted."""
     for id_, team in store.setup.current.teams.items():
         if hash_team(feedback_key, id_) == source.team:
             await store.complaint_rates.count_unattributed(team.record.ref, source.name)
@@ -114,10 +111,7 @@ async def handle_callback(
 async def _parse_callback(
     carriers: Carriers, carrier_id: str, carrier: Carrier, callback: Callback
 ) -> CallbackResult | None:
-    """Verify and parse a callback.
-
-    The response is 503 while too many large callbacks are processed, and 413 if this one is too large.
-    """
+    """Verify and parse a callback: 503 while too many large callbacks are processed, 413 if this one is too large."""
     try:
         if not callback.is_large:
             return await carrier.parse_callback_async(callback)

@@ -19,7 +19,7 @@ from heliograph.domain.mail.address import normalize_domain
 from heliograph.domain.mail.verp import bounce_domain
 from heliograph.inbound.policy.report_files import ReportTooLarge, UnreadableReport
 
-ROWS_MAX = 100_000  # maximum records of a DMARC report; 25 MiB have about 50,000
+ROWS_MAX = 100_000  # maximum records of a DMARC report; a report of 25 MiB has about 50,000
 SOURCES_MAX = 50_000  # maximum distinct sources of a DMARC report
 ELEMENTS_MAX = 1_000_000  # maximum XML elements; parsing one blocks the GIL for about two microseconds
 DEPTH_MAX = 20
@@ -47,7 +47,7 @@ class DmarcSource(msgspec.Struct, kw_only=True):
 
     domain: str  # the From domain, or the policy's domain if missing
     address: str
-    known: bool  # True if SPF passed for our return path, so that the address is one of our servers
+    known: bool  # SPF passed for our return path, so the address belongs to one of our servers
     total: int = 0
     aligned: int = 0  # mails that passed DMARC
     dkim: int = 0  # mails with aligned DKIM
@@ -98,9 +98,10 @@ def parse_report(pieces: Iterator[bytes]) -> DmarcReport | TlsReport:
 
 
 class _DmarcReader:
-    """Callbacks of the XML parser.
+    """Reads a DMARC report through the callbacks of the XML parser.
 
-    They store the values at REPORT_PATHS and ROW_PATHS, and add each record to `counted` when its element ends.
+    Stores the texts of the elements at REPORT_PATHS and ROW_PATHS, and adds each record to `sources` when its element
+    ends.
     """
 
     REPORT_PATHS = frozenset(
@@ -128,7 +129,7 @@ class _DmarcReader:
 
     def __init__(self) -> None:
         self.path: list[str] = []
-        self.is_complete = False  # the report's element has ended; the rest is ignored
+        self.is_complete = False  # the root element has ended; the rest of the file is ignored
         self.elements = self.rows = self.total = 0
         self.values: dict[tuple[str, ...], str] = {}
         self._row: dict[tuple[str, ...], str] = {}
@@ -217,7 +218,7 @@ def _parse_dmarc(pieces: Iterator[bytes]) -> DmarcReport:
     try:
         for piece in pieces:
             if reader.is_complete:
-                continue  # the archive's checksum at the end must be read
+                continue  # read on without parsing, because the end of the archive contains its checksum
             position = 0
             while not reader.elements and position < len(piece):
                 parser.Parse(piece[position : position + PROLOG_STEP], False)

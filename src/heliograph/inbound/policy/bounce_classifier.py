@@ -35,8 +35,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     address_fault: bool = False  # the address itself is invalid
     permanent: bool = True
-    # A vague phrase: other reasons take precedence, and codes too if it says that the address is invalid
-    weak: bool = False
+    weak: bool = False  # vague phrase: other reasons take precedence; if the phrase blames the address, codes do too
 
 
 def _reason(
@@ -420,7 +419,7 @@ _REASONS = [
 
 
 def find_reason(*texts: str) -> Reason | None:
-    """Return the reason in the first text that has a known phrase; None if none has."""
+    """Return the reason in the first text that contains a known phrase; None if no text does."""
     for text in texts:
         normalized = normalize(text)
         for pattern, reason in _REASONS:
@@ -430,10 +429,7 @@ def find_reason(*texts: str) -> Reason | None:
 
 
 def blames_address(reason: Reason | None, *codes: str | None) -> bool:
-    """Return whether the address itself is invalid, according to a permanent rejection.
-
-    `codes`: enhanced status codes.
-    """
+    """Return whether a permanent rejection means that the address itself is invalid. `codes`: enhanced status codes."""
     if reason and not (reason.weak and reason.address_fault):
         return reason.address_fault
     specific_codes = [code for code in codes if code and code not in VAGUE_CODES]
@@ -441,10 +437,10 @@ def blames_address(reason: Reason | None, *codes: str | None) -> bool:
 
 
 def is_domain_absent(reason: Reason | None, *codes: str | None) -> bool:
-    """Return whether the recipient's domain does not exist, according to the rejection.
+    """Return whether a rejection means that the recipient's domain does not exist. `codes`: enhanced status codes.
 
-    One such report is not enough to fail a message. 5.1.10 means that the domain exists but accepts no mail (RFC 7505),
-    or that Microsoft does not know the recipient.
+    One such rejection is not enough to fail a message. 5.1.10 means that the domain exists but accepts no mail
+    (RFC 7505), or that Microsoft does not know the recipient.
     """
     by_text = reason is not None and reason.name == "unknown_host"
     is_conclusive = reason is not None and not reason.weak

@@ -130,10 +130,7 @@ def feedback_id(mail: ReceivedMail) -> str | None:
 
 
 def complaint_recipients(mail: ReceivedMail) -> list[str] | None:
-    """Return all addresses that a complaint lists for the complaining recipient.
-
-    None if the mail is not a complaint.
-    """
+    """Return all addresses that a complaint lists for the complaining recipient; None if `mail` is no complaint."""
     feedback = read_feedback(mail)
     return list(feedback.recipients) if feedback else None
 
@@ -202,8 +199,7 @@ def _parse_status(mail: ReceivedMail, group: RecipientGroup, our_recipient: str 
         text=_one_line(group.diagnostic or codes.excerpt or notice),
         action=group.action,
         reason=reason.name if reason else None,
-        # Some servers report 5.1.1 for every rejection, even if the reply said 5.7.1: both must mean an invalid
-        # address.
+        # Some servers report 5.1.1 for every rejection: the code in the SMTP reply must mean an invalid address, too
         bad_address=blames_address(reason, status, codes.enhanced)
         and not bounce_text.is_sender_rejected(f"{diagnostic}\n{notice}"),
         absent=is_domain_absent(reason, status, codes.enhanced),
@@ -212,10 +208,7 @@ def _parse_status(mail: ReceivedMail, group: RecipientGroup, our_recipient: str 
 
 
 def _more_specific_status(field_status: str | None, reply_status: str | None) -> str | None:
-    """Return the status field's code, or the reply's if the field's code is missing or vague.
-
-    A vague code is replaced only by one of the same class.
-    """
+    """Return the code of the status field; the SMTP reply's code if the field is missing, or vague and of its class."""
     if field_status is None:
         return reply_status
     return (
@@ -327,7 +320,7 @@ def _is_auto(mail: ReceivedMail) -> bool:
 
 
 def _reported_address(mail: ReceivedMail, notice: str) -> str | None:
-    """Return the failed address: the first one in the notice's text that is neither its recipient nor its sender."""
+    """Return the address that failed according to a notice; None if it contains no address."""
     failed_recipient = ADDRESS.search(mail.fields.get("x-failed-recipients", ""))
     if failed_recipient:
         return failed_recipient[0]
@@ -347,9 +340,9 @@ def _unrelated_addresses(mail: ReceivedMail) -> set[str]:
 
 
 def _original_recipients(mail: ReceivedMail) -> list[str]:
-    """Return the To and Cc addresses of the original mail.
+    """Return the To and Cc addresses of the original mail; empty for a mail of ours.
 
-    Empty if we sent the original: the failed recipient may be in Bcc, which the header does not list.
+    The header of our mail omits Bcc recipients, so a failed Bcc recipient would be taken for someone else's address.
     """
     part = mail.enclosed()
     fields = part.fields if part else bounce_text.original_fields(mail.text())

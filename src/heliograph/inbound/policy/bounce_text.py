@@ -9,8 +9,8 @@ from heliograph.inbound.policy.mail_parts import Fields, read_fields
 
 EXCERPT_MAX = 400  # maximum characters around a reply code
 
-# Beginning of the original's copy in a notice without MIME: a separator line, or its first header fields. The prefix is
-# possessive, because backtracking would read each line of dashes and arrows eighty times.
+# Where a notice without MIME quotes the original mail: at a separator line, or at the original's first header fields.
+# The prefix is possessive, because backtracking would read each line of dashes and arrows eighty times.
 _ORIGINAL_START = re.compile(
     r"""^[\s\-=_*|>+]{0,80}+(?:
         (?:below\ this\ line|enclosed|included|attached|this|below|here)\ is\ (?:a|the)\ (?:copy|original|message)
@@ -119,10 +119,7 @@ def original_fields(text: str) -> Fields:
 
 
 def read_codes(text: str) -> Codes:
-    """Return the most specific SMTP reply code and enhanced code.
-
-    Prefers two codes next to each other; otherwise each is found on its own.
-    """
+    """Return the most specific SMTP reply code and enhanced code, preferably two that stand next to each other."""
     masked = _ADDRESS_OR_URL.sub(lambda match: "@" * len(match[0]), text)
     pairs = list(_CODE_PAIR.finditer(masked))
     if pairs:
@@ -133,7 +130,7 @@ def read_codes(text: str) -> Codes:
     code = _LONE_CODE.search(masked)
     if code:
         return Codes(code=code[1], enhanced=best[1] if best else None, excerpt=_excerpt(text, code))
-    # often at the end of the sentence: `no mailbox here by that name. (#5.1.1)`
+    # the text before the code is included, because such a code often ends a sentence: `no such mailbox. (#5.1.1)`
     return Codes(enhanced=best[1], excerpt=_excerpt(text, best, EXCERPT_MAX // 2)) if best else Codes()
 
 
@@ -162,7 +159,7 @@ def says_undelivered(text: str) -> bool:
 def _excerpt(text: str, match: re.Match[str], chars_before: int = 0) -> str:
     """Return the rest of the paragraph from a status code on, as one line.
 
-    It ends before the line that names a second address. `chars_before`: maximum characters included before the code.
+    The excerpt ends before the line that names a second address. `chars_before`: maximum characters before the code.
     """
     start = max(match.start() - chars_before, 0)
     start = max(text.rfind("\n\n", start, match.start()), start)

@@ -78,7 +78,7 @@ def _verify_signature(
     signature: DkimSignature, head: bytes, key_records: list[str], body_hash: BodyHasher, now_s: int
 ) -> Verdict:
     tags = signature.tags
-    # with an l= tag, text could be appended to the mail
+    # with an l= tag, an attacker could append text to the mail
     if not signature.key_name or "from" not in _signed_names(tags) or "l" in tags:
         return "permerror"
     expires_s = parse_int(tags.get("x", ""), 12)

@@ -1,4 +1,4 @@
-"""What receivers report about a sending domain in a period, and whether the DMARC policy p=reject is safe for it."""
+"""Summarizes what receivers report about a sending domain, and advises whether the DMARC policy p=reject is safe."""
 
 from collections.abc import Iterable
 from datetime import date, timedelta
@@ -86,7 +86,7 @@ def source_addresses(carriers: Iterable[CarrierRecord]) -> set[str]:
 def dmarc_results(total: int, aligned: int, sources: Iterable[DmarcSource], own_addresses: set[str]) -> DmarcResults:
     """Return a domain's DMARC results in a period.
 
-    `sources`: those with the most mails; `total` and `aligned` are numbers of mails from all sources.
+    `total`, `aligned`: numbers of mails from all sources; `sources`: the sources with the most mails.
     """
     report_sources = [
         ReportSource(

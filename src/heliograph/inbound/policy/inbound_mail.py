@@ -203,7 +203,7 @@ def attachment_content(raw: bytes, id_: str) -> bytes | None:
 
 
 def is_automatic(head: Mapping[str, str], sender: str, recipients: Collection[str]) -> bool:
-    """Return whether a program sent the mail (judged by header and subject), or it has passed this server before."""
+    """Return whether, judged by its header, a program sent the mail, or the mail has passed this server before."""
     submitted = head.get("auto-submitted", "no").partition(";")[0].strip().lower()
     author = next(iter(_parse_addresses(head.get("from", ""))), "").lower()
     delivered = {address.lower() for address in _parse_addresses(head.get("delivered-to", ""))}
@@ -238,7 +238,7 @@ def _split_bodies(mail: bytes, parts: Sequence[LeafPart]) -> tuple[dict[str, str
             or (part.type in bodies and part.type == "text/plain")
         ):
             attachment_parts.append(part)
-        else:  # text after an attachment, which some mail clients write
+        else:  # some mail clients continue the HTML after an attachment
             bodies[part.type] = bodies.get(part.type, "") + _decode_text(mail, part)
     return bodies, attachment_parts
 
@@ -335,7 +335,7 @@ def to_record(
 
 
 def to_event_record(record: ReceivedRecord) -> ReceivedRecord:
-    """Return the record for the event: each text is cut to 64 KiB, or more if the JSON is too large."""
+    """Return the record for the event: each text is cut to 64 KiB, or shorter if the JSON would be too large."""
     limit, event_record = EVENT_TEXT_MAX, _truncate_texts(record, EVENT_TEXT_MAX)
     while limit and len(msgspec.json.encode(event_record)) > EVENT_RECORD_MAX:
         limit //= 2

@@ -2,7 +2,7 @@
 
 Invalid mail raises no exception, and memory is bounded. An enclosed message (the returned original) is one part that is
 not parsed, so that our own text is not mistaken for the remote server's. An attached `multipart/report` is parsed,
-because it cannot be ours.
+because it cannot be our mail.
 """
 
 import re
@@ -77,7 +77,7 @@ def _parse_parts(raw: bytes, depth: int, parts: list[Part]) -> Fields:
     for leaf in parse_leaves(mail, first_values(fields), body, LIMITS):
         content = _decode_content(mail[leaf.start : leaf.end], leaf)
         if leaf.type == "message/rfc822" and depth < DEPTH_MAX and _is_report(content):
-            _parse_parts(content.lstrip(b"\n"), depth + 2, parts)  # an attached report consists of parts itself
+            _parse_parts(content.lstrip(b"\n"), depth + 2, parts)  # an attached report has parts itself
         elif len(parts) < PARTS_MAX:
             parts.append(_to_part(leaf, content))
     return _decode_fields(first_values(fields))
@@ -111,5 +111,5 @@ def _decode_fields(fields: Fields) -> Fields:
 def _decode_content(body: bytes, leaf: LeafPart) -> bytes:
     try:
         return decode_transfer_encoding(body, leaf.get_field("content-transfer-encoding"))
-    except ValueError:  # if the transfer encoding is invalid, keep the content undecoded
+    except ValueError:
         return body

@@ -1,7 +1,7 @@
 """Extracts what the author of a reply wrote, without the quoted mail, for Gmail, Outlook, Apple Mail and others.
 
-All regular expressions are bounded, and each line is examined a fixed number of times. In doubt a line is kept: part of
-a quotation in the text is better than missing text.
+All regular expressions are bounded, and each line is examined a fixed number of times. In doubt a line is kept, because
+missing text is worse than part of a quotation.
 """
 
 import re
@@ -113,10 +113,7 @@ def _replace_quotations(html: str) -> str:
 
 
 def reply_text(text: str) -> str:
-    """Return the text without quoted lines; replies between them are kept.
-
-    A mail with nothing but quotes is returned unchanged.
-    """
+    """Return the text without quoted lines; unchanged if all lines are quoted."""
     if len(text) > READ_MAX:
         return text
     lines = text.split("\n")
@@ -170,7 +167,7 @@ def _remove_quotes(lines: list[str]) -> list[str]:
         if end := _attribution_end(lines, i):
             _drop_trailing_fields(unquoted)
             if not _quotes_follow(lines, end):
-                break  # no quote marks, because the text was converted from HTML: the rest is quoted
+                break  # all the rest is quoted; it has no quote marks if the text was converted from HTML
             i = end
             continue
         unquoted.append(lines[i])
@@ -211,7 +208,7 @@ def _attribution_end(lines: list[str], start: int) -> int:
 def _is_attribution(lines: list[str], start: int, candidate: list[str]) -> bool:
     """Return whether the lines `candidate` are an attribution.
 
-    They are not if their first line was written by the author and only later lines are an attribution.
+    False if the author wrote the first lines, and only the later lines are an attribution.
     """
     joined = _join_lines(candidate)
     has_quote_after = _quotes_follow(lines, start + len(candidate))
@@ -228,7 +225,7 @@ def _is_attribution(lines: list[str], start: int, candidate: list[str]) -> bool:
 
 
 def _is_dated(joined: str) -> bool:
-    """Return whether a line is an attribution with date, time and author, even without "wrote"."""
+    """Return whether the joined lines are an attribution with date, time and author, even without "wrote"."""
     if _ZOHO_ATTRIBUTION.fullmatch(joined) and _TIME.search(joined):
         return True
     if not (joined.endswith((":", "：")) and _DATE.search(joined) and _TIME.search(joined)):

@@ -23,7 +23,7 @@ FILES_MAX = 10  # maximum report files per mail
 CHUNK_SIZE = MIB
 
 _GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
-_GZIP_WINDOW, _ZIP_WINDOW = 31, -15  # window sizes for zlib that mean: with a gzip header, without any header
+_GZIP_WINDOW, _ZIP_WINDOW = 31, -15  # values of zlib's `wbits` for a stream with a gzip header, and without a header
 _ZIP_ENTRIES_MAX = 10  # maximum entries before the report, such as directories
 _ZIP_HEADER_SIZE = 30
 _ZIP_ENCRYPTED, _ZIP_HAS_DESCRIPTOR = 1, 8  # flags
@@ -146,10 +146,7 @@ def _unzip(content: bytes) -> Iterator[bytes]:
 
 
 def _unzip_file(content: bytes, start: int, method: int, sizes: tuple[int, int] | None) -> Iterator[bytes]:
-    """Yield a file's content and verify its checksum.
-
-    `sizes`: (checksum, packed size); None if they follow the content.
-    """
+    """Yield a file's content and verify its checksum. `sizes`: (checksum, packed size); None if after the content."""
     checksum = 0
     if method == _ZIP_DEFLATED:
         stream = zlib.decompressobj(_ZIP_WINDOW)

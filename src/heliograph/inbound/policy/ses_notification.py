@@ -43,7 +43,7 @@ class _Envelope(msgspec.Struct, frozen=True):
 
 
 def read_notification(text: str) -> list[RecipientGroup] | Feedback | None:
-    """Parse the SES notification in a mail's text; None if there is none."""
+    """Return the content of the SES notification in a mail's text; None if there is no notification."""
     start, end = text.find("{"), text.rfind("}")
     if start < 0 or "notificationType" not in text:
         return None

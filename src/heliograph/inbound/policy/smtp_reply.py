@@ -23,7 +23,7 @@ RECIPIENT_VERBS = frozenset[Verb]({"rcpt", "data", "body", "final"})
 
 # Google: unusual rate from this IP address or network. Microsoft: too many messages or connections.
 RATE_CODES = ("4.7.28", "4.7.29", "4.7.508", "4.7.500")
-# Phrases about the rate in temporary replies that also name another reason, such as unsolicited mail.
+# Phrases that mean a refusal because of the rate, even if the reply also names another reason, such as spam.
 _RATE_PHRASE = re.compile(
     r"\btoo (?:many|fast|quick)|\b(?:unusual|unexpected|excessive) (?:rate|volume)|\bat a rate\b"
     r"|\brate ?limit exceeded|\bslow down|\bper (?:minute|hour|day)\b"
@@ -58,9 +58,9 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 def read_reply(lines: Sequence[bytes]) -> Reply | None:
-    """Parse an SMTP reply; the code is that of its last line. None if a line is invalid.
+    """Parse an SMTP reply; None if a line is invalid.
 
-    Replaces unprintable characters.
+    The last line decides the code. Unprintable characters are replaced.
     """
     texts = tuple([text for line in lines if (text := _decode_line(line)) is not None])
     return Reply(int(lines[-1][:3]), texts) if texts and len(texts) == len(lines) else None

@@ -16,7 +16,7 @@ from heliograph.runtime.resolver import DnsTimeout, QueryDns
 
 DNS_TIMEOUT_S = 5.0  # timeout of all DNS queries together (contract 17)
 _VERDICT_ORDER: tuple[Verdict, ...] = ("pass", "temperror", "fail", "permerror")
-LABELS_MAX = 8  # the DMARC tree walk queries only the last labels of a name, at most this many
+LABELS_MAX = 8  # maximum labels of the names that the DMARC tree walk queries
 
 T = TypeVar("T")
 KeyRecords = dict[str, list[str] | None]  # name → TXT records, or None if DNS did not respond

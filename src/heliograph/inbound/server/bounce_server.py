@@ -99,7 +99,7 @@ class ReportMailbox(Protocol):
 
 
 class InboundMailHandler:
-    """Shared by all sessions: which recipients are accepted, limits, and processing of received mails."""
+    """Decides for all sessions which recipients are accepted, applies limits, and processes received mails."""
 
     def __init__(
         self,
@@ -119,8 +119,7 @@ class InboundMailHandler:
     ) -> None:
         """Create the handler.
 
-        `folder`: where large mails are stored temporarily. `query_dns`: DNS lookup for sender authentication; None to
-        skip it.
+        `folder`: where large mails are stored temporarily. `query_dns`: authenticates the sender; None: not checked.
         """
         self._query_dns = query_dns
         self._envelope_key = envelope_key
@@ -229,9 +228,8 @@ class InboundMailHandler:
     async def _process_bounce(self, recipients: Sequence[str], raw: bytes) -> None:
         mail = await self._run_in_thread(read_mail, raw)
         for recipient_key in await self._find_recipients(recipients, mail):
-            # the message was deleted
             if (our_recipient := await self._address_of(*recipient_key)) is None:
-                continue
+                continue  # the message was deleted
             bounce: BounceReport = await self._run_in_thread(parse_bounce, mail, our_recipient)
             log.info("mail returned", kind=bounce.kind, status=bounce.status, message=recipient_key[0])
             if report := to_report(bounce):
@@ -292,9 +290,9 @@ class InboundMailHandler:
         return None
 
     async def _run_in_thread(self, function: Callable[..., Any], *args: object) -> Any:
-        """Run a function in a thread: parsing a malicious mail of 1 MiB takes up to half a second.
+        """Run a function in a thread, because parsing a malicious mail of 1 MiB takes up to half a second.
 
-        One call at a time, because other code uses the thread pool too.
+        Only one call runs at a time, because other code uses the thread pool, too.
         """
         async with self._one_at_a_time:
             return await asyncio.to_thread(function, *args)
@@ -340,7 +338,7 @@ class InboundSmtpSession(SmtpServerSession[str]):
         self._reply(START_MAIL_INPUT)
         read_limit = handler.read_limit(envelope)
         with Spool(handler, read_limit) as spool:
-            # a mail that is too large must be read too, because the next command follows it
+            # a mail that is too large is read to its end, too, because the next command follows it
             async for piece in self._connection.read_mail():
                 spool.write(piece)
             is_too_large = spool.size > (limits.mail_size if read_limit == READ_MAX else read_limit)

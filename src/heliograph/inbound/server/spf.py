@@ -79,10 +79,7 @@ class _SpfCheck:
         return await self._check_referenced(self._expand_macros(redirect, domain))
 
     async def _check_referenced(self, domain: str) -> Verdict:
-        """Check the SPF record of an included domain or of a redirect.
-
-        Raise InvalidSpfRecord if the domain has none.
-        """
+        """Check the SPF record of an included domain or of a redirect; the domain must have one."""
         if not await self._records(domain):
             raise InvalidSpfRecord
         return await self.check(domain)

@@ -63,7 +63,7 @@ class AggregateReportStore:
     async def _add(self, key: ReportKey, now: int, query: str, row_table: str, rows: Iterable[tuple[Any, ...]]) -> bool:
         """Insert a report's rows in batches, then mark the report as stored.
 
-        After an interruption, the rest is inserted when the same report is received again.
+        If this is interrupted, the missing rows are inserted when the same report is received again.
         """
         domain, digest = key.domain, key.digest
         if await self._database.read(lambda tx: tx.run("find_aggregate_report", domain=domain, digest=digest)):

@@ -15,11 +15,11 @@ from heliograph.storage.contents import ReserveMemory
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Event, Publisher
 
-AUTOMATIC_MAX = 10  # maximum automatic mails per sender and hour that are published; more suggest a mail loop
+AUTOMATIC_MAX = 10  # maximum automatic mails that are published per sender and hour; more suggest a mail loop
 AFTER_ANY_ID = "rcv_~"
 PAGE_OCTETS_MAX = 8 * MIB  # maximum octets of the records on a page, which has at least one record
 
-# published: with its event. held: without an event, because of a possible mail loop. known: already stored.
+# published: stored with an event. held: stored without an event, because of a possible mail loop. known: stored before.
 StoreResult = Literal["published", "held", "known"]
 
 

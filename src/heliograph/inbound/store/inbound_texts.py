@@ -29,7 +29,7 @@ from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Event
 from heliograph.storage.setup import SetupStore
 
-# How long repeats are detected, and an inbound text belongs to the team that last messaged the phone
+# How long repeats of a text are detected, and how long a phone's texts belong to the team that last messaged it
 RETENTION_MS = 30 * DAY_MS
 INCOMPLETE_MAX = 100  # maximum incomplete texts published per transaction
 
@@ -42,7 +42,7 @@ class TextSource(msgspec.Struct, frozen=True, kw_only=True):
 
     carrier: str
     channel: PhoneChannel
-    team: int | None = None  # known only if the sender is a simulator
+    team: int | None = None  # the recipient team, if a simulator sent the texts
 
 
 class InboundTextStore:
@@ -62,7 +62,7 @@ class InboundTextStore:
         await self._database.write(lambda tx: self._store(tx, source, texts))
 
     async def report_incomplete(self) -> None:
-        """Publish long texts of which parts have not arrived in time, marked as incomplete."""
+        """Publish long texts whose parts have not all arrived in time, marked as incomplete."""
         before, count = self._clock.now() - PARTS_WAIT_MS, INCOMPLETE_MAX
         if await self._database.read(lambda tx: tx.run("any_incomplete_text", before=before)):
             while count == INCOMPLETE_MAX:

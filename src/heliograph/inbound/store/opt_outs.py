@@ -107,10 +107,7 @@ class OptOutStore:
         return [OptOut(*row) for row in rows]
 
     async def find_cursor(self, team: int, phone: str, channel: str) -> OptOutCursor:
-        """Return the position of a phone's opt-out, even if it was removed.
-
-        Without a channel, of its oldest opt-out.
-        """
+        """Return the position of a phone's opt-out, even if it was removed; without a channel, of the oldest one."""
         return await self._database.read(lambda tx: _find_cursor(tx, team, phone, channel))
 
     async def add(self, team: int, phone: str, channel: str, entry: AuditEntry) -> bool:

@@ -13,7 +13,7 @@ from heliograph.storage.engine.database import Tx
 from heliograph.storage.events import Publisher
 from heliograph.storage.outcomes import RecipientRow, RecipientUpdate
 
-# taken: recorded, or stored until the delivery attempt is recorded. known: a duplicate. nobody: no message matches.
+# taken: recorded, or stored until the delivery attempt is recorded. known: a duplicate. nobody: no message matches yet.
 # later: cannot be stored yet, so the provider must send it again.
 ReportResult = Literal["taken", "known", "nobody", "later"]
 
@@ -114,7 +114,7 @@ async def _store_early_report(
 ) -> ReportResult:
     """Store a report until its delivery attempt is recorded.
 
-    Only one is stored per recipient. If a second one differs, the provider must send it again later.
+    One report is stored for each recipient. The provider must send a second one that differs again later.
     """
     report = msgspec.json.encode(provider_report.report).decode()
     row = {"message": recipient.message, "position": recipient.position, "report": report}
@@ -126,9 +126,10 @@ async def _store_early_report(
 
 
 async def _store_unassigned_report(tx: Tx, carrier: str, report: ProviderReport, at: int) -> ReportResult:
-    """Record a report about a verification code sent by mail.
+    """Handle a report that matches no message: record it if it is about a verification code sent by mail.
 
-    A report that only has the carrier's id is stored instead, until its message is known.
+    Otherwise, if it has only the carrier's id, store it for a minute, in case its delivery attempt is recorded only
+    then.
     """
     reports = [CarrierReport(id_, report.report) for id_ in report.carrier_ids]
     if reports and await outcomes.record_code_receipts(tx, carrier, reports, at):
