@@ -246,10 +246,7 @@ async def publish_low_credit(
 
 
 async def enqueue_key_limit_notices(tx: Tx, limited_keys: Mapping[str, tuple[int, int]]) -> None:
-    """Enqueue a notice for each key that reached a limit, at most one per key and day.
-
-    `limited_keys`: key id → (team number, time).
-    """
+    """Enqueue at most one notice per day for each key that reached a limit: key id → (team number, time)."""
     notices = [key_limit_notice(team, key_id, at) for key_id, (team, at) in sorted(limited_keys.items())]
     await notice_queue.enqueue(tx, *notices)
 
@@ -257,7 +254,7 @@ async def enqueue_key_limit_notices(tx: Tx, limited_keys: Mapping[str, tuple[int
 async def _publish_scheduled(tx: Tx, publisher: Publisher, scheduled: list[tuple[Acceptance, Decision]]) -> None:
     """Publish the event SCHEDULED to webhooks whose API format has this event type.
 
-    The event has no message key, so that the message's timeline does not contain it.
+    The event is not linked to its message (`Event.message`), so that the message's timeline does not contain it.
     """
     events = [
         Event(
@@ -294,7 +291,7 @@ async def _publish_held(tx: Tx, publisher: Publisher, held: list[tuple[int, Acce
 
 
 async def dry_run(tx: Tx, item: Acceptance, erased_name_of: EntryName) -> Decision:
-    """Return the decision that `accept` would make, without writing anything (dry_run)."""
+    """Return the decision that `accept` would make, without writing anything."""
     accounts = await lock_accounts(tx, {item.team})
     addresses_to_check = {(item.team, address): address for address in item.suppression_addresses}
     suppression_rows = await tx.run("find_suppressed", addresses=list(addresses_to_check)) if addresses_to_check else []
@@ -379,7 +376,7 @@ async def _find_suppressed(
     accounts: dict[int, Account],
     erased_name_of: EntryName,
 ) -> dict[int, set[str]]:
-    # `Account.erased` shows whether the team has erased addresses; for other teams no hashes need to be looked up.
+    # Only for a team that has erased addresses (`Account.erased`), the pseudonyms of addresses are queried, too.
     if erased_addresses := {
         (team, erased_name_of(team, address)): address for team, address in addresses_to_check if accounts[team].erased
     }:
@@ -449,10 +446,7 @@ async def _find_marketing(tx: Tx, items: Sequence[Acceptance]) -> dict[tuple[int
 async def write_accepted(
     tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: dict[int, Account], keys: list[Any]
 ) -> list[tuple[Acceptance, Decision]]:
-    """Write the accepted messages and return those emails that are scheduled for later.
-
-    `keys`: reserved message keys.
-    """
+    """Write the accepted messages, with the reserved message keys; return the emails that are scheduled for later."""
     rows: dict[str, list[tuple[Any, ...]]] = {query: [] for query in WRITE_QUERIES}
     scheduled: list[tuple[Acceptance, Decision]] = []
     first_key_by_text: dict[tuple[int, bytes], int] = {}  # key of the first message with this shared text

@@ -1,8 +1,8 @@
 """Messages that wait for approval: lists, decisions and expiry.
 
-The queue rows of such a message are in `lanes.HELD_QUEUE`, and due when the wait for approval expires. A pending
-approval is stored only by these rows. A release moves the rows to a queue that workers claim from. Their new due time
-is later than the request, so that the dispatcher checks recipient and team again, as for a scheduled message.
+The queue rows of such a message are in `lanes.HELD_QUEUE`, and due when the wait for approval expires. There is no
+other record of a pending approval. A release moves the rows to a queue that workers claim from, with a due time after
+the send request: the dispatcher then checks recipient and team again, as for a scheduled message.
 """
 
 from collections.abc import Sequence
@@ -66,10 +66,7 @@ class Approvals:
         return await self._database.read(lambda tx: _find(tx, id_))
 
     async def list_page(self, before: str, limit: int) -> list[Approval]:
-        """Return approvals of messages older than the approval `before`, newest message first.
-
-        Up to `limit` + 1 approvals are returned; the extra one shows that there are more.
-        """
+        """Return up to `limit` + 1 approvals before `before`, newest message first; the extra one shows more exist."""
 
         async def read_page(tx: Tx) -> list[Approval]:
             last = await _find(tx, before) if before != NEWEST else None
@@ -126,10 +123,7 @@ class Approvals:
         return await write_serialized(self._database, reject_message, entry.team)
 
     async def fail_expired(self) -> None:
-        """Fail messages that were not released in time, in batches, by each team's clock.
-
-        Does nothing while the clocks disagree.
-        """
+        """Fail messages that were not released in time, by each team's clock; none while the clocks disagree."""
         if self._clock.clock_error():
             return
         waiting_teams = await self._database.read(lambda tx: tx.run("waiting_teams", lanes=[(HELD_QUEUE,)]))

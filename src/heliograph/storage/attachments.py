@@ -83,7 +83,7 @@ class Attachments:
     async def _put_object(self, objects: ObjectStore, hash_: str, content: bytes) -> None:
         """Upload the content under a new unique name, so that deleting an older object of the same hash is safe.
 
-        A missing or incomplete object is uploaded again; the incomplete object is deleted by a later cleanup.
+        A new object replaces one that is missing or incomplete; a later cleanup deletes the incomplete object.
         """
         if not self._is_owner:
             await self.claim_bucket()

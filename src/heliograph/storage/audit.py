@@ -74,7 +74,7 @@ class ChainStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     entries: int  # number of entries in the chain
     link: str  # hash of the newest entry
-    has_unlinked: bool  # entries older than the chain are not linked yet
+    has_unlinked: bool  # there are entries from before the hash chain that are not linked to it yet
     broken: BrokenLink | None
 
 
@@ -127,7 +127,10 @@ async def _lock_head(tx: Tx) -> _ChainHead:
 
 
 async def _append_links(tx: Tx, head: _ChainHead, rows: Sequence[Sequence[Any]]) -> None:
-    """Append entries (their columns from key to address) to the chain; if its head is missing, nothing is appended."""
+    """Append a link for each entry to the hash chain; append nothing if the chain's head is missing.
+
+    `rows`: the hashed columns of each entry, from its key to its address.
+    """
     if head.position < 0:
         return
     position, link, links = head.position, head.link, []
@@ -161,8 +164,8 @@ class Audit:
     async def link_older(self, now: int) -> int:
         """Link a batch of unlinked entries to the chain and return their number.
 
-        Entries that were written after the chain began, by a process of the previous version or manually, are also
-        reported in a new entry.
+        Unlinked entries from after the start of the chain were written by a process of the previous version or
+        manually; a new entry reports them.
         """
         return await write_serialized(self._database, lambda tx: _link_older(tx, now), None)
 
@@ -201,7 +204,7 @@ async def _list_rows(
 async def _list_page(tx: Tx, team: str | None, audit_filter: AuditFilter, before: int, limit: int) -> AuditPage:
     """Return one page of audit entries.
 
-    Keys are ordered by time only approximately: clocks may differ by CLOCK_ERROR_MAX_MS.
+    The order of keys is only about that of times, because the clocks of processes may differ by CLOCK_ERROR_MAX_MS.
     """
     since_key = 0
     if audit_filter.until < LATEST_TIME:

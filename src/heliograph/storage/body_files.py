@@ -18,14 +18,14 @@ from heliograph.storage.engine.database import Database, StoreUnavailable, error
 
 log = structlog.get_logger()
 
-# JSON members that are moved to the file. The sender is one of them, so that an older version rejects what remains
-# instead of sending it.
+# JSON members that are moved to the file. The sender is one of them, so that an older version of this service rejects
+# the content without its body instead of sending it.
 BODY_MEMBERS = ("from_name", "from_address", "html", "text")
-# Beginning of the member that names the file; always the last one. It cannot occur in a caller's text, whose quotes are
-# escaped, nor in a nested object, which has a closing brace more.
+# Start of the last member, which names the file. It cannot occur in a caller's text, whose quotes are escaped; and a
+# nested object would end with one brace more.
 MARK = ',"body_file":["'
 _FILE = re.compile(re.escape(MARK) + r'([0-9a-f]{64})",(\d+)\]\}\Z')
-MARK_MAX = 128  # maximum length of the member that begins with MARK
+MARK_MAX = 128  # maximum length of the JSON member `body_file`, which starts with MARK
 PUT_S = 5.0  # timeout of storing a body
 
 
@@ -34,11 +34,11 @@ def has_body_file(content: str) -> bool:
 
 
 async def reserve_nothing(_: int) -> None:
-    """Do nothing: for callers that limit their memory in another way."""
+    """Do nothing, for callers that limit their memory in another way."""
 
 
 class FileStore(Protocol):
-    """Durable files by hash: storage/attachments.py, which cannot be imported here without a cycle."""
+    """Stores files durably by hash; implemented in attachments.py, which cannot be imported here without a cycle."""
 
     async def put(self, content: bytes) -> str: ...
 
@@ -64,7 +64,7 @@ class Contents:
         return content and await self.load_body(content, reserve_memory)
 
     async def load_body(self, content: str, reserve_memory: ReserveMemory = reserve_nothing) -> str:
-        """Return the whole content, with a body that is stored as a file.
+        """Return the content, completed with its body if that is stored as a file.
 
         Raises StoreUnavailable if the file cannot be read now, or no longer exists.
         """
@@ -79,7 +79,7 @@ class Contents:
         return f"{content[: file.start()]},{body[1:]}"
 
     async def load_bytes(self, content: bytes) -> bytes:
-        """Return the whole content; raises StoreUnavailable like `load_body`."""
+        """Return the content like `load_body`, as bytes."""
         if MARK.encode() not in content[-MARK_MAX:]:
             return content
         return (await self.load_body(content.decode())).encode()
@@ -97,7 +97,7 @@ class Contents:
         return replace(item, sends=sends)
 
     async def _store_body(self, item: Acceptance) -> Acceptance:
-        """Store a large body as a file. Messages of sandboxes are excluded: test inboxes search their contents."""
+        """Store a large body as a file, except for messages of a sandbox, whose test inbox searches their contents."""
         is_searched = item.sandbox or item.captured or item.shared is not None
         if item.channel != "email" or is_searched or len(item.content) <= self._files_above:
             return item

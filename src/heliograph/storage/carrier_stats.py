@@ -60,7 +60,7 @@ class RecentCarrierCounts(msgspec.Struct, frozen=True, kw_only=True):
 async def count_attempts(tx: Tx, process_slot: str, attempts: Iterable[tuple[int, CarrierAttempt]]) -> None:
     """Add delivery attempts (time, attempt) to the counters.
 
-    Call this last in a transaction: other transactions wait for the locks on these rows.
+    Call this last in a transaction, because other transactions wait for the rows that it locks.
     """
     sums: dict[tuple[str, int], Counter[str]] = defaultdict(Counter)
     for at, attempt in attempts:
@@ -91,10 +91,7 @@ class CarrierStats:
         return await self._database.read(read_last_callbacks)
 
     async def read_recent(self, now: int) -> dict[str, RecentCarrierCounts]:
-        """Return recent counters by carrier.
-
-        Carriers without attempts for one day and without an accepted message for eight days are missing.
-        """
+        """Return recent counters by carrier, except for carriers that have neither counts nor `has_accepted`."""
         return await self._database.read(lambda tx: read_recent_counts(tx, now))
 
     async def record_test(self, carrier: str, now: int) -> None:

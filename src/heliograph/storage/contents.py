@@ -1,4 +1,4 @@
-"""Deletes stored message contents, and defines the size limit of small ones; body_files.py reads contents."""
+"""Deletes stored message contents, and defines the size limit of small contents; body_files.py reads contents."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any

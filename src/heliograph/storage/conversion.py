@@ -1,4 +1,4 @@
-"""Counters of started and completed verifications per area and hour, used by the conversion guard."""
+"""Counts started and completed verifications per area (country or number range) and hour, for the conversion guard."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -10,9 +10,9 @@ Phone = tuple[int, str]  # team, number
 
 
 async def read_tallies(tx: Tx, phones: Mapping[Phone, int]) -> dict[tuple[int, str], Tally]:
-    """Return the last day's counters of every area of these phones, by team and area.
+    """Return the last day's counters of started and completed verifications, by team and area (`conversion.areas`).
 
-    `phones` maps each phone to the current time of its team.
+    The areas are those of the phones. `phones` maps each phone to the current time of its team.
     """
     area_keys = {(team, area, now - WINDOW_MS) for (team, phone), now in phones.items() for area in areas(phone)}
     tally_by_area: dict[tuple[int, str], Tally] = defaultdict(dict)

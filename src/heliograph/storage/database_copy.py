@@ -34,7 +34,7 @@ FETCH_ROWS = (16, 1000)  # rows per fetch from PostgreSQL: few at first, because
 FETCH_BYTES = 1 << 20
 LOCK_S = 10  # maximum wait for running write transactions
 
-# `schema_version` belongs to the schema, and `machine_clock` to the machine.
+# `schema_version` describes the schema, and `machine_clock` the machine; `copy_range` records the progress of the copy.
 NOT_COPIED = ("schema_version", "machine_clock", "copy_range")
 RANGE_TABLE = (
     "CREATE TABLE IF NOT EXISTS copy_range "
@@ -52,7 +52,7 @@ class CopyError(Exception):
 
 
 class UniqueConflict(Exception):
-    """A row that was not yet removed from the target has the same unique value as a new row."""
+    """A new row has the same unique value as an outdated row that is still in the target."""
 
 
 class Table(NamedTuple):
@@ -326,7 +326,7 @@ class PostgresConnection:
         for table, column in identities:
             ((newest,),) = await self.fetch(f"SELECT coalesce(max({column}), 1) FROM {table}")
             last = max(newest, last_message_key if table == "message" else 1)
-            # alone: with a table in the query, Citus would advance the sequence of a worker
+            # The query names no table, because Citus would then advance the sequence on a worker.
             await self.fetch("SELECT setval(pg_get_serial_sequence($1, $2), $3)", table, column, last)
 
     async def write_file(self, hash_: str, content: bytes, now: int) -> None:
@@ -452,10 +452,7 @@ class DatabaseCopy:
         return sorted(Range(tuple(msgspec.json.decode(key)), digest) for key, digest in rows)
 
     async def find_differences(self, tables: Sequence[Table]) -> list[str]:
-        """Compare the target's ranges written since the last comparison with their recorded digests.
-
-        Returns the names of the tables that differ.
-        """
+        """Compare the ranges written since the last comparison with their digests; return the tables that differ."""
         return [table.name for table in tables if not await self._matches_digests(table)]
 
     async def _matches_digests(self, table: Table) -> bool:
@@ -471,9 +468,9 @@ class DatabaseCopy:
         return not table.key or not await self._target.range_rows(table, after, ())
 
     async def copy_files(self, folder: LocalFiles, now: int) -> None:
-        """Copy attachment files between PostgreSQL and the data folder, in which SQLite stores them. Raises CopyError.
+        """Copy attachment files between PostgreSQL and the data folder of SQLite, but not files in an object store.
 
-        Files in an object store are not copied.
+        Raises CopyError if files are missing.
         """
         rows = await self._source.fetch(
             "SELECT f.hash FROM (SELECT hash FROM blob UNION SELECT raw FROM received WHERE raw IS NOT NULL) f "
@@ -502,9 +499,9 @@ class DatabaseCopy:
             )
 
     async def finish(self, reason: str, identity: int) -> None:
-        """Complete the copy: a service can use the target from now on, with delivery paused for `reason`.
+        """Complete the copy, so that a service can use the target, with delivery paused for `reason`.
 
-        `identity`: new id of the target, so that restore detection does not compare the target with the source.
+        `identity`: new id of the target, so that rollback detection does not take the target for the source.
         """
         await self._target.advance_keys(await self._source.last_message_key())
         rows = await self._target.fetch("SELECT body FROM setting WHERE kind = 'platform' AND id = 'platform'")
@@ -523,7 +520,7 @@ class DatabaseCopy:
 
 
 def _without_files(table: Table) -> Table:
-    """Return the table without the rows of attachment files that only PostgreSQL has in its tables."""
+    """Return the table without the rows of attachment files that only PostgreSQL stores in its tables."""
     if table.name == "blob_file":
         return table._replace(condition="name IS NOT NULL")
     return table._replace(condition="1 = 0") if table.name == "blob_chunk" else table

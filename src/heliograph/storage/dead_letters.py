@@ -42,7 +42,7 @@ class WebhookBacklog(msgspec.Struct, frozen=True):
     webhook: str
     waiting: int
     failing_since: int | None
-    since: int  # first attempt of the oldest delivery, or its creation if not attempted
+    since: int  # time of the oldest delivery's first attempt; its creation if there was no attempt
 
 
 class Backlog(msgspec.Struct, frozen=True):
@@ -100,8 +100,8 @@ class DeadLetterDetails(msgspec.Struct, frozen=True):
 
 class RetryResult(msgspec.Struct, frozen=True, kw_only=True):
     requeued: int = 0
-    missing: int = 0  # no longer dead letters, or their content was deleted
-    unpaid: tuple[InsufficientCredit, ...] = ()  # refusals of dead letters that stay, because credit was lacking
+    missing: int = 0  # dead letters that no longer exist, or whose content was deleted
+    unpaid: tuple[InsufficientCredit, ...] = ()  # one refusal for each dead letter whose team has too little credit
 
     def plus(self, other: "RetryResult") -> "RetryResult":
         return RetryResult(
@@ -134,10 +134,7 @@ class DeadLetters:
     async def list_page(
         self, before: DeadLetterKey = FIRST_PAGE, limit: int = PAGE_SIZE, until: int = NEWEST
     ) -> list[DeadLetter]:
-        """Return up to `limit` + 1 dead letters that failed by `until`, newest message first.
-
-        The extra dead letter shows that there are more.
-        """
+        """Return up to `limit` + 1 dead letters that failed by `until`, newest message first; the extra shows more."""
         rows = await self._database.read(
             lambda tx: tx.run("dead_letters", **before._asdict(), until=until, limit=limit + 1)
         )
@@ -215,7 +212,7 @@ async def _drop(tx: Tx, keys: Sequence[DeadLetterKey], entry: AuditEntry) -> int
 def _renew_hold(message: LockedMessage, account: Account) -> bool:
     """Hold the message's price again if its hold was released; return whether a new hold was made.
 
-    An open or captured hold covers all recipients of the message, so no new hold is needed.
+    A hold that is open or captured covers all recipients of the message.
     """
     if message.charge != "released":
         return False

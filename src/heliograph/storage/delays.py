@@ -40,7 +40,7 @@ async def _any_due(tx: Tx, now: int) -> bool:
 
 
 async def _publish_batch(tx: Tx, clock: Clock, publisher: Publisher, team: int | None = None) -> int:
-    """Publish the events of a batch of due delays and return its size.
+    """Publish `email.delayed` for a batch of emails that have been deferred long enough; return the batch's size.
 
     `team`: only this team, by its test clock; None: all teams, by the real clock.
     """

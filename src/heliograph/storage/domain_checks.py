@@ -19,7 +19,7 @@ class DomainCheck(msgspec.Struct, frozen=True, kw_only=True):
     domain: str
     checked_at: int | None = None
     since: int | None = None  # time of the change that started frequent checks
-    next_at: int | None = None  # time of the next check; None: at the next regular check of all domains
+    next_at: int | None = None  # time of the next check; None: together with the next regular check of all domains
     zone: str = ""  # DNS zone that contains the domain
     records: tuple[StoredVerdict, ...] = ()
 

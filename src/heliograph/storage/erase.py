@@ -1,6 +1,6 @@
-"""Erasure of an address of a team: removes the address from all rows and suppresses its keyed hash instead.
+"""Erases an address from a team's data, and suppresses its keyed hash instead.
 
-First, one transaction checks that no message to the address is in progress and suppresses the address. Then every table
+First, one transaction checks that no message to the address is in progress, and suppresses the hash. Then every table
 is scanned in batches with read transactions; only rows that contain the address are written. An interrupted erasure can
 be run again.
 """
@@ -25,7 +25,7 @@ from heliograph.storage.search.message_search import read_row
 BATCH = 1000  # rows scanned in one transaction
 ERASED_SUBJECT = "[erased]"
 
-ProgressCallback = Callable[[str, int], None]  # progress callback: table, number of scanned rows
+ProgressCallback = Callable[[str, int], None]  # called with the name of a table and the number of scanned rows
 
 
 class ErasureBlocked(Exception):
@@ -136,9 +136,9 @@ class Erasures:
         self._publisher = publisher
 
     async def begin(self, target: ErasureTarget, entry: AuditEntry) -> None:
-        """Suppress the hash instead of the address; raises ErasureBlocked if messages to the address are in progress.
+        """Suppress the hash of the address; raises ErasureBlocked if messages to the address are in progress.
 
-        Locks the account row, so that concurrent accept transactions wait.
+        Transactions that accept messages wait meanwhile, because the team's account is locked.
         """
         await write_serialized(self._database, lambda tx: _begin_erasure(tx, target, entry), entry.team)
 
@@ -199,7 +199,7 @@ async def _begin_erasure(tx: Tx, target: ErasureTarget, entry: AuditEntry) -> No
     await tx.run("erase_marketing", **filters)
     await tx.run("erase_opt_outs", name=target.address_hash, **filters)
     await tx.run("erase_unsubscribes", name=target.address_hash, **filters)
-    # erase_unsubscribes skips categories in which the hash is already listed: delete these entries.
+    # erase_unsubscribes leaves the entries of the address in categories in which the hash is already listed.
     await tx.run("delete_unsubscribes", category="", **filters)
     await tx.run("erase_last_sender", **filters)
     await tx.run("erase_auto_replies", **filters)
@@ -209,7 +209,7 @@ async def _begin_erasure(tx: Tx, target: ErasureTarget, entry: AuditEntry) -> No
 async def _suppress_hash(tx: Tx, target: ErasureTarget, now: int) -> None:
     """Suppress the hash of the address.
 
-    A phone number is replaced only if it was suppressed, because sends to phones do not check the suppression list.
+    The hash of a phone is suppressed only if the phone was, because sends to phones do not check the suppression list.
     """
     rows = await tx.run("find_suppression", team=target.ref, address=target.address)
     reason, source, created_at = (rows[0][1], rows[0][2], rows[0][4]) if rows else ("manual", None, now)
@@ -234,10 +234,7 @@ class _MatchingMessage(msgspec.Struct, frozen=True):
 
     @property
     def others_are_final(self) -> bool:
-        """Return whether all recipients that are not erased are final.
-
-        The outcomes of erased recipients do not matter.
-        """
+        """Return whether all recipients that are not erased are final."""
         return all(is_final(recipient[4]) for recipient in self.recipients if recipient[3] not in self.placeholders)
 
 
@@ -325,7 +322,7 @@ async def _erase_events(target: ErasureTarget, rows: Sequence[Any], tx: Tx) -> N
 
 
 async def _write_events(tx: Tx, target: ErasureTarget, events: Sequence[Any]) -> None:
-    """Write events (id, key, subject, recipient, detail), and erase the webhooks' responses to these events."""
+    """Write erased events (id, key, subject, recipient, detail), and erase the responses of webhooks to them."""
     if not events:
         return
     await tx.run("erase_events", events=events)
@@ -353,7 +350,7 @@ async def _erase_texts(
 ) -> None:
     """Remove the address from the texts of a table.
 
-    The query `erase_NAME` gets rows of owner columns, row key and texts.
+    The query `erase_NAME` receives rows of the columns in `TextTable.filters`, the row key and the new texts.
     """
 
     async def erase_rows(target: ErasureTarget, rows: Sequence[Any], tx: Tx) -> None:

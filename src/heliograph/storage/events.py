@@ -85,7 +85,7 @@ class Publisher(msgspec.Struct, frozen=True):
 
 
 def _failure_reason(event: Event) -> str | None:
-    """Return the reason that this service has set for a failure; None if it has set none."""
+    """Return the reason that this service has set for a failure; None if a carrier reported the failure."""
     return msgspec.json.decode(event.detail).get("reason") if event.detail else None
 
 
@@ -96,9 +96,9 @@ class Events:
     async def feed(self, team: int, after: str, limit: int) -> list[StoredEvent]:
         """Return published events after the event `after` (empty: from the beginning), oldest first.
 
-        Up to `limit` + 1 events are returned; the extra event shows that there are more. Transactions may commit in a
-        different order than their keys, so the feed ends before the keys of open transactions: their locks are visible
-        only on the primary. Raises UnknownEvent if `after` does not exist.
+        Up to `limit` + 1 events are returned; the extra event shows that there are more. Raises UnknownEvent if `after`
+        does not exist. The feed ends before the keys of open transactions, because transactions may commit in another
+        order than that of their keys. It is read on the primary, where the locks of open transactions are visible.
         """
 
         async def read_feed(tx: Tx) -> list[StoredEvent]:

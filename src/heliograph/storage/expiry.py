@@ -1,4 +1,4 @@
-"""Fails messages that reach `expires_at` while waiting in a long queue or because delivery is paused."""
+"""Fails messages that reach `expires_at` while they wait in a long queue or because delivery is paused."""
 
 from heliograph.domain.delivery.outcome import local_failure
 from heliograph.runtime.clock import Clock
@@ -18,10 +18,7 @@ class Expiry:
         self._publisher = publisher
 
     async def fail_expired(self) -> None:
-        """Fail expired messages in batches, by each team's clock.
-
-        Nothing is failed while the clocks of the processes disagree.
-        """
+        """Fail expired messages in batches, by each team's clock; none while the clocks of the processes disagree."""
         if self._clock.clock_error():
             return
         for team, first_expiry in await self._database.read(lambda tx: tx.run("expiring_teams")):

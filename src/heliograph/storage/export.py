@@ -1,4 +1,4 @@
-"""Export of a team's data about an address: scans the same tables as an erasure and removes other addresses."""
+"""Exports a team's data about one address: reads the tables that an erasure scans, and leaves out other addresses."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -102,9 +102,9 @@ class Exports:
         return sections
 
     async def _export_message(self, target: ErasureTarget, id_: str) -> JsonObject | None:
-        """Return the message with this address as the only recipient.
+        """Return the message, reduced to the exported address as its only recipient.
 
-        None if the message was deleted, or matched only because it contains a longer address.
+        None if the message was deleted, or matched only because a longer address contains the exported one.
         """
         result = await self._database.read_standby(partial(_read_message, target=target, id_=id_))
         if result is None:
@@ -133,7 +133,7 @@ async def _read_message(tx: Tx, target: ErasureTarget, id_: str) -> tuple[Messag
 def _to_export(
     target: ErasureTarget, details: MessageDetails, recipients: Sequence[Any], text: str | None
 ) -> JsonObject | None:
-    """Return the message with the content `text`; None if it does not contain the address."""
+    """Return the export of a message whose content is `text`; None if the message does not contain the address."""
     message = details.row
     given_addresses = {given_address for _, _, address, given_address, *_ in recipients if address == target.address}
     variants = target.variants.with_spellings(given_addresses)
@@ -142,7 +142,7 @@ def _to_export(
     timeline = [event for event in details.events if event.recipient in given_addresses]
     content = msgspec.json.decode(text) if text else None
     for file in (content or {}).get("attachments", []):
-        file.pop("base64", None)  # files cannot be searched for addresses of other people
+        file.pop("base64", None)  # files may contain other people's addresses, which cannot be found in them
     return {
         "id": message.id,
         "channel": message.channel,

@@ -22,7 +22,7 @@ from heliograph.storage.setup import NewSuppression
 
 BATCH_LINES = 500  # lines of a batch, applied in one transaction
 BATCHES_PER_WRITE = 20  # batches of a new file stored in one transaction
-IN_PROGRESS_MAX = 16  # maximum imports that take turns, one batch at a time
+IN_PROGRESS_MAX = 16  # maximum imports in progress, which take turns batch by batch
 SHOWN_MAX = 100  # skipped lines shown on the page
 RETENTION_MS = 30 * DAY_MS
 ADDED, ALREADY_LISTED = "added", "already on the list"
@@ -107,10 +107,7 @@ class Imports:
         return [row[0] for row in rows]
 
     async def apply_batch(self, id_: str) -> bool:
-        """Apply the next batch of an import.
-
-        Returns False if the import has ended or another process is working on it.
-        """
+        """Apply the next batch of an import; return False if it has ended or another process is working on it."""
         return await self._database.write(lambda tx: _apply_batch(tx, id_, self._clock, self._publisher))
 
     async def stop(self, id_: str) -> None:

@@ -179,10 +179,7 @@ class Inbox:
         return replace(item, content=await self._contents.read(key, item.content, item.size, reserve_memory))
 
     async def set_opened(self, team: int, id_: str, *, opened: bool) -> None:
-        """Mark a message as read or unread for the whole team.
-
-        No audit entry is written, because the message does not change.
-        """
+        """Mark a message as read or unread for the whole team, without an audit entry."""
         await self._database.write(lambda tx: _set_flags(tx, team, id_, opened=opened))
 
     async def hide_message(self, team: int, id_: str, entry: AuditEntry) -> bool:
@@ -237,8 +234,7 @@ async def _list_page(
     if clock_offset and search.since is not None:
         rows = [row for row in rows if row.created_at > search.since]
     rows.sort(key=lambda row: _without_prefix(row.id), reverse=True)
-    # Below the newest of these ids, a channel was not scanned: rows there belong to a later page.
-    if scan_ends:
+    if scan_ends:  # a channel was not scanned below the newest of these ids: older rows belong to a later page
         rows = [row for row in rows if _without_prefix(row.id) >= max(scan_ends)]
     if len(rows) > search.limit:
         return InboxPage(rows=rows[: search.limit], before=rows[search.limit - 1].id, cleared_at=cleared_at)

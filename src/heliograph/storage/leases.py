@@ -23,7 +23,8 @@ class Leases:
         self._clock = clock
         self._offset: int | None = None  # offset from our monotonic time to the shared clock at the last read
         self._grace_until = 0  # monotonic time from which leases of other processes may expire again
-        # Commits of this process: total ms of contact with the database, and the shared time.
+        # Recent commits of this process: (ms during which this process had contact with the database, summed up to the
+        # commit; time of the commit on the shared clock)
         self._commits: deque[tuple[int, int]] = deque()
         self._committed_at = 0  # monotonic time of the last commit
 
@@ -37,7 +38,7 @@ class Leases:
         clock.compare(shared, after - before)
         offset = shared - after
         if self._offset is not None and abs(offset - self._offset) > CLOCK_ERROR_MAX_MS + after - before:
-            # The shared clock was changed. Running processes get a full new lease, because heartbeats use the new time.
+            # The shared clock was changed: give running processes the time to renew their leases by the new time.
             self._grace_until = after + LEASE_MS
             self._commits.clear()
         self._offset = offset
@@ -79,10 +80,7 @@ class Leases:
             self._commits.popleft()
 
     def clock_error(self) -> int:
-        """Return the ms by which the wall clock is ahead, 0 if it is correct.
-
-        No work is claimed unless it is correct.
-        """
+        """Return the ms by which the wall clock is ahead; 0 if it is correct. Otherwise, no work is claimed."""
         return self._clock.clock_error()
 
     async def check(self, read: Callable[..., Awaitable[bool]], write: Callable[..., Awaitable[bool]]) -> None:
@@ -110,7 +108,7 @@ class Leases:
     def _is_from_this_boot(self, row: ClockRow) -> bool:
         """Return whether the row was written since the last boot.
 
-        A row whose `seen_at` time is later than the shared time of this boot must be from an earlier boot.
+        A row without that boot's id, or confirmed at a later time than now, is from an earlier boot.
         """
         boot, offset, seen_at = row
         return boot == self._clock.boot and self._clock.monotonic_ms() + offset >= seen_at - CLOCK_ERROR_MAX_MS

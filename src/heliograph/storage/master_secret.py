@@ -12,20 +12,20 @@ from heliograph.storage import audit, setup
 from heliograph.storage.engine.database import Database, T, Tx, write_serialized
 
 BATCH = 100  # records or rows re-encrypted in one transaction
-KEPT_KEYS_CONTEXT = "keys/kept"  # encryption context of kept keys: those that survive a rotation of the secret
-# Encrypted columns: read query → (write query, prefix of the encryption contexts)
+KEPT_KEYS_CONTEXT = "keys/kept"  # encryption context of the kept keys, which survive a rotation of the secret
+# For each encrypted column: read query → (write query, prefix of the encryption contexts)
 WRITE_QUERY_BY_READ_QUERY = {
     "encrypted_totp": ("reencrypt_totp", "totp"),
     "encrypted_chat_hooks": ("reencrypt_chat_hooks", "chat"),
 }
 
 Reencrypt = Callable[[str, str], str | None]  # text, context → re-encrypted text; None if unchanged
-ProgressCallback = Callable[[int, int], None]  # progress callback: processed, total
+ProgressCallback = Callable[[int, int], None]  # called with the number of records and rows processed, and the total
 
 
 class KnownSecret(msgspec.Struct, frozen=True):
     digest: str | None  # None if no secret was registered
-    has_encrypted: bool  # True if the database contains encrypted texts
+    has_encrypted: bool  # the database contains encrypted texts
     kept_keys: str | None = None  # encrypted keys derived from the first secret; None if the secret was never rotated
 
 
@@ -62,17 +62,11 @@ class SecretStore:
         return registered
 
     async def replace_digest(self, digest: str, entry: AuditEntry) -> bool:
-        """Replace the registered digest; return False if it is unchanged.
-
-        Also deletes the keys that were kept from the first secret.
-        """
+        """Replace the registered digest, and delete the keys kept from the first secret; return False if unchanged."""
         return await write_serialized(self._database, lambda tx: _replace_digest(tx, digest, entry), entry.team)
 
     async def rotate_digest(self, digest: str, kept_keys: str, entry: AuditEntry) -> bool:
-        """Rotate the master secret: from now on, all processes encrypt with the new one.
-
-        Returns False if the new secret is already registered.
-        """
+        """Make all processes encrypt with a new master secret; return False if it is already registered."""
         return await write_serialized(
             self._database, lambda tx: _rotate_digest(tx, digest, kept_keys, entry), entry.team
         )
@@ -83,7 +77,7 @@ class SecretStore:
         return await self._database.read(lambda tx: read_encrypted_texts(tx, current))
 
     async def reencrypt(self, reencrypt: Reencrypt, on_progress: ProgressCallback) -> int:
-        """Re-encrypt all ciphertexts in batches and return their number. Those that change concurrently are skipped."""
+        """Re-encrypt all ciphertexts in batches and return their number; skip those that are changed meanwhile."""
         current = await self._setup.refresh()
         record_keys = [
             key

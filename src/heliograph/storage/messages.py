@@ -80,7 +80,7 @@ class Messages:
         return await self._database.read(lambda tx: accepts.dry_run(tx, item, self._erased_name_of))
 
     async def find_stored_response(self, key_id: str, hash_: str) -> StoredResponse | None:
-        """Return the stored response or lease of this idempotency key; None if not found."""
+        """Return the stored response of an idempotency key, or the lease of a running request; None if not found."""
         responses = await self._database.read(
             lambda tx: accepts.find_stored_responses(tx, [(key_id, hash_)], self._leases)
         )

@@ -130,7 +130,7 @@ class Notices:
         return {NoticeKind(team, kind): bool(is_on) for team, kind, is_on in rows}
 
     async def choose(self, person: str, choices: Mapping[NoticeKind, bool], entry: AuditEntry) -> bool:
-        """Store the user's notice settings; return False if none differs from before."""
+        """Store the user's notice settings; return False if all are as before."""
 
         async def save_choices(tx: Tx) -> bool:
             previous = {
@@ -225,9 +225,9 @@ class _Due(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _take_mails(tx: Tx, now: int, new_id: Any) -> list[NoticeMail]:
-    """Take the emails and posts that each destination may get within its hourly limit.
+    """Mark as sending, and return, the emails and chat posts that each destination may still get this hour.
 
-    The other notices wait until an hour after the first email of that hour.
+    The remaining notices of a destination are due one hour after its first email within the last hour.
     """
     due_by_destination: defaultdict[str, list[_Due]] = defaultdict(list)
     notice_rows: list[tuple[Any, ...]] = []

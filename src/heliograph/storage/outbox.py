@@ -59,15 +59,15 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     deferrals: dict[str, int]
     uncertain_carrier: str | None  # the carrier that may have sent the message
     absent_at: int | None = None  # when the recipient's domain was first reported not to exist
-    held_at: int | None = None  # original due time, if the message was held for an internal reason
+    held_at: int | None = None  # due time before the message was held for a reason of our own; None: it was not held
     priority: Priority = "normal"
     queue: str  # the queue in which the row waited
     suppressed: bool = False  # whether the address was suppressed at claim time
     unsubscribed: bool = False  # whether the recipient had unsubscribed from the message's category at claim time
     scheduled: bool = False  # scheduled for later than its request, and not attempted yet
     expires_at: int | None = None
-    is_isolated: bool = False  # processed in isolation: its worker has no other claim
-    was_claimed_before: bool = False  # an earlier claim has no recorded outcome, and may still get one
+    is_isolated: bool = False  # its worker has no other claim (poison-message candidate)
+    was_claimed_before: bool = False  # an earlier claim has no recorded outcome yet
     trace: str | None = None  # traceparent of the request
 
     @property
@@ -87,7 +87,7 @@ class WaitingMessage(msgspec.Struct, frozen=True, kw_only=True):
 class LaneDepth(msgspec.Struct, frozen=True):
     lane: str
     waiting: int = 0
-    since: int | None = None  # oldest due time, or first attempt of a message in retry
+    since: int | None = None  # oldest due time, or first attempt of a message that is retried
 
 
 TeamAndId = tuple[int, str]  # team, id
@@ -112,8 +112,8 @@ async def claim_rows(
 ) -> tuple[list[Any], list[Priority]]:
     """Claim at most `limit` due rows of a lane, and at most `limits[priority]` of each priority.
 
-    `rotation`: number of rows that this process claimed from the lane before, which determines the next priority.
-    Returns the rows in priority rotation, and the priority of each row.
+    Returns the rows and the priority of each, in the order in which priorities take turns. `rotation`: number of rows
+    that this process claimed from the lane before, which determines whose turn is next.
     """
     due_teams = {priority: teams for priority, teams in (await _due_teams(tx, lane, now)).items() if limits[priority]}
     if not due_teams:
@@ -127,8 +127,7 @@ async def claim_rows(
         priority: await _claim_fairly(tx, queue_name(lane, priority), due_teams[priority], shares[priority], now, lease)
         for priority in due_teams
     }
-    # Capacity left by one priority goes to priorities that used their whole share, so a short batch means an empty
-    # lane.
+    # Capacity left by one priority goes to priorities that used their whole share: a short batch means an empty lane.
     for priority, rows in rows_by_priority.items():
         extra = min(limit - sum(map(len, rows_by_priority.values())), limits[priority] - len(rows))
         if extra > 0 and len(rows) == shares[priority]:
@@ -174,7 +173,7 @@ async def apply_due(
 async def _claim_fairly(
     tx: Tx, queue: str, teams: list[int], limit: int, now: NowAndOffsets, lease: dict[str, Any]
 ) -> list[Any]:
-    """Claim up to `limit` rows of a queue with an equal share per team, so that no team starves another (P9).
+    """Claim up to `limit` rows of a queue with an equal share per team, so that no team starves another.
 
     Capacity left by teams with little work goes to teams that used their whole share.
     """
@@ -204,10 +203,7 @@ def _interleave_teams(rows: list[Any]) -> list[Any]:
 
 
 async def _due_teams(tx: Tx, lane: str, now: NowAndOffsets) -> dict[Priority, list[int]]:
-    """Return the teams with due work by priority, most urgent first.
-
-    Sets a wakeup for the time at which the next waiting row becomes due.
-    """
+    """Return priority → teams with due work, most urgent first; schedule a wakeup for when the next row is due."""
     rows = await tx.run("waiting_teams", lanes=[(queue_name(lane, priority),) for priority in PRIORITIES])
     at, clock_offsets = now
     team_waits = [(queue, team, due_at - at - clock_offsets.get(team, 0)) for queue, team, due_at in rows]
@@ -221,7 +217,7 @@ async def _due_teams(tx: Tx, lane: str, now: NowAndOffsets) -> dict[Priority, li
 
 
 async def claim_poison_candidate(tx: Tx, owner: str, now: NowAndOffsets, leases: Leases) -> list[Claim]:
-    """Claim one due poison-message candidate, to be processed in isolation (P14).
+    """Claim one due poison-message candidate, which a worker processes alone (docs/internals/reliability.md, P14).
 
     A candidate is a recipient or report whose worker crashed while processing it.
     """
@@ -297,10 +293,7 @@ async def _read_claims(tx: Tx, rows: Sequence[tuple[Any, Priority]], *, is_isola
 async def _find_waiting_rows(
     tx: Tx, team_and_id: TeamAndId, channel: Channel
 ) -> tuple[int, str, str, list[Any]] | None:
-    """Return key, status and record of a message, and its outbox rows if no recipient was claimed yet.
-
-    Returns None if the message is not found.
-    """
+    """Return a message's key, status and record, and its outbox rows if no recipient was claimed; None if not found."""
     team, id_ = team_and_id
     message_rows = await tx.run("find_message", team=team, id=id_)
     if not message_rows:
@@ -332,7 +325,7 @@ async def release_claims(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
 
 
 async def leave_isolation(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
-    """Record that the claims are no longer processed in isolation, so that a crash does not count against them."""
+    """Record that a worker no longer processes these claims alone, so that its crash does not count against them."""
     if isolated := [(claim.key, claim.epoch) for claim in claims if claim.is_isolated]:
         await tx.run("leave_isolation", owner=owner, claims=isolated)
 
@@ -360,7 +353,7 @@ class Outbox:
         """Claim up to `limit` rows of a lane, with a limit per priority (None: no such limit).
 
         Due simulator reports are applied at once, except in the first claim of a lane: a report that crashed the
-        previous process must be claimed, because only a stored claim counts its crashes (P14).
+        previous process must be claimed, because the crashes are counted in the stored claim.
         """
         now, rotation, leases = (self._clock.now(), self._clock.offsets), self._claimed_count[lane], self._leases
         limit_by_priority = limits or dict.fromkeys(PRIORITIES, limit)
@@ -395,7 +388,7 @@ class Outbox:
         await self._database.write(lambda tx: release_claims(tx, self._owner, claims))
 
     async def count_poison_candidates(self) -> int:
-        """Return the number of poison-message candidates that wait to be processed in isolation."""
+        """Return the number of due poison-message candidates."""
         params = {"deaths": CRASHES_MAX, "now": self._clock.now(), "moved": list(self._clock.offsets.items())}
         ((count,),) = await self._database.read(lambda tx: tx.run("count_poison_candidates", **params))
         return int(count)
@@ -405,7 +398,7 @@ class Outbox:
         return await self._database.write(lambda tx: claim_poison_candidate(tx, self._owner, now, self._leases))
 
     async def leave_isolation(self, claims: Sequence[Claim]) -> None:
-        """Record that the claims are no longer processed in isolation."""
+        """Record that a worker no longer processes these claims alone: its crash no longer counts against them."""
         await self._database.write(lambda tx: leave_isolation(tx, self._owner, claims))
 
     async def renew(self, claims: Sequence[Claim]) -> set[int]:
@@ -448,10 +441,7 @@ class Outbox:
     async def reschedule(
         self, team_and_id: TeamAndId, channel: Channel, due_at: int, check: Callable[[WaitingMessage], None]
     ) -> WaitingMessage | None:
-        """Change the due time of a message that still waits, if `check` does not raise.
-
-        Returns None if the message is not found.
-        """
+        """Change the due time of a message that still waits, if `check` does not raise; None if not found."""
 
         async def move_message(tx: Tx) -> WaitingMessage | None:
             found_message = await _find_waiting_rows(tx, team_and_id, channel)
@@ -484,7 +474,7 @@ class Outbox:
             pass
 
     async def release_own(self) -> None:
-        """Release everything that an earlier run of this process had claimed. Called at startup."""
+        """Release everything that an earlier run of this process had claimed."""
         now, publisher = self._clock.now(), self._publisher
 
         async def release_all(tx: Tx) -> None:

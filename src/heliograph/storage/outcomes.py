@@ -45,12 +45,13 @@ from heliograph.storage.accept import lock_accounts, save_accounts
 from heliograph.storage.engine.database import Tx, schedule_wakeup
 from heliograph.storage.events import Event, Publisher
 
-# How long a report may arrive before our own record of the send. A mail server may take ten minutes to acknowledge an
-# email that has bounced long before.
+# How long a report is kept that arrives before our own record of the send. A mail server may acknowledge an email up to
+# ten minutes after it has bounced.
 EARLY_REPORT_MS = MINUTE_MS
 EARLY_RETURN_MS = HOUR_MS
 
-# Reasons set by this service for which an email counted against the quota was certainly not sent.
+# Reasons, set by this service, that mean an email was certainly not sent. If the email was counted against the quota,
+# that part of the quota is given back.
 UNUSED_QUOTA_REASONS = (
     *("canceled", "expired", "suspended", "suppressed", "unsubscribed", "approval_rejected", "approval_expired"),
     *("no_carrier", "out_of_reach", "not_ready", "provider_rate", "warmup"),
@@ -70,7 +71,7 @@ class RetryPlan(msgspec.Struct, frozen=True, kw_only=True):
     uncertain_carrier: str | None = None  # the carrier that may have sent the message
     absent_at: int | None = None  # when the recipient's domain was first reported not to exist
     first_at: int | None = None  # start of the retry period; None keeps the recorded start
-    held_at: int | None = None  # original due time, if the message is held for an internal reason
+    held_at: int | None = None  # due time before the message was held for a reason of our own; None: it is not held
 
 
 class ClaimToken(msgspec.Struct, frozen=True, array_like=True):
@@ -253,7 +254,7 @@ async def record_carrier_reports(
     store_unknown: bool = False,
     skip_known: bool = False,
 ) -> list[bool | Exception]:
-    """Apply reports that are keyed by the carrier's ids; return False for each id that is unknown.
+    """Apply reports that are keyed by the carrier's ids; return for each whether its id is known.
 
     `store_unknown`: store reports with unknown ids for a while, because the send may not be recorded yet. `skip_known`:
     skip reports that the timeline already contains verbatim.
@@ -299,7 +300,7 @@ async def record_code_receipts(tx: Tx, carrier: str, reports: Sequence[CarrierRe
 
 
 async def _without_known(tx: Tx, updates: Sequence[RecipientUpdate]) -> list[RecipientUpdate]:
-    """Return the updates that the timeline does not contain yet, without duplicates."""
+    """Return the updates that are not in the timeline yet, without duplicates."""
     keys = [(key,) for key in {update.message for update in updates}]
     await lock_messages(tx, keys)
     rows = await tx.run("event_details_of", messages=keys)
@@ -315,7 +316,7 @@ async def _combine_parts(
 ) -> list[RecipientUpdate]:
     """Return an update for each receipt of a message part.
 
-    Its target is the combined state of all parts whose receipts have arrived so far.
+    The update's target status: failed if any part failed, delivered if all parts were delivered, otherwise sent.
     """
     known_reports = [(id_, report) for id_, report in reports if id_ in part_by_id]
     if not known_reports:
@@ -392,7 +393,7 @@ async def apply_early_reports(tx: Tx, *, at: int, publisher: Publisher) -> None:
 
 
 async def quarantine_poison(tx: Tx, *, now: int, clock_offsets: Mapping[int, int], publisher: Publisher) -> int:
-    """Fail recipients whose workers crashed CRASHES_MAX times in isolation; release their credit holds (P14).
+    """Fail recipients with which CRASHES_MAX workers crashed that processed nothing else; release their credit holds.
 
     Simulated reports that crash workers are deleted. Returns the number of failed recipients.
     """
@@ -421,7 +422,7 @@ async def _fence(tx: Tx, updates: Sequence[RecipientUpdate], owner: str | None) 
     """Return the claims whose outcome may be recorded.
 
     Claims are compared by key and epoch, because a batch contains a key twice if a process froze and then claimed the
-    same row again. If a carrier accepted the message, its outcome is recorded even if another claim exists since:
+    same row again. If a carrier accepted the message, that is recorded even if the row was claimed again meanwhile:
     otherwise the message would be sent twice.
     """
     claims = [update.claim for update in updates if update.claim]
@@ -639,8 +640,8 @@ def _apply_update(
         rows.settlements.append((message, kind, update.at))
     if path and path[-1] == "failed":
         _collect_failure(rows, update, message, recipient, is_real=is_real)
-        # A late report suppresses the address of a recipient that has already failed. A report without a new state
-        # suppresses nothing: a user may have removed the suppression that an earlier report caused.
+    # A late report also suppresses the address of a recipient that has already failed. Any other report without a new
+    # state suppresses nothing, because a user may have removed the suppression that an earlier report caused.
     if update.suppress and (path or recipient.status == "failed") and is_real:
         rows.suppressions.append(
             (message.team, recipient.address, recipient.given_address, update.suppress, message.id, detail, update.at)
@@ -675,10 +676,7 @@ def _add_timeline_entries(
 def _collect_failure(
     rows: _PendingRows, update: RecipientUpdate, message: LockedMessage, recipient: RecipientRow, *, is_real: bool
 ) -> None:
-    """Collect further consequences of a failed recipient.
-
-    These are email quota to refund, and an opt-out that the carrier reported.
-    """
+    """Collect the email quota to refund for a failed recipient, or the opt-out that its carrier reported."""
     if message.channel == "email":
         if is_real and not message.sandbox and update.detail.get("reason") in UNUSED_QUOTA_REASONS:
             rows.unused_quota.append((message, recipient.address))
@@ -722,7 +720,7 @@ def _count_transition(
         rows.reputation_counts[team_and_hour] = rows.reputation_counts[team_and_hour].plus(counted)
         source = message.category or message.template_id or DIRECT
         host = update.detail.get("host")
-        if counted.complaints and not host and previous_detail:  # a complaint does not name the host that took the mail
+        if counted.complaints and not host and previous_detail:  # a complaint does not name the host that got the mail
             host = msgspec.json.decode(previous_detail).get("host")
         provider = provider_of_name(recipient.address.rpartition("@")[2])
         if host and provider == OTHER:
@@ -750,7 +748,7 @@ def _count_transition(
 
 
 def settle(account: Account, kind: str, price: int, key_id: str, counted_at: int) -> None:
-    """Capture or release a hold; a release also subtracts the price from the spend counted for a restricted key."""
+    """Capture or release a hold; a release also subtracts the price from the spend of an API key with limits."""
     SETTLE_BY_KIND[kind](account, price)
     if kind == "release" and account.key_uses:
         refund_spend(account, key_id, counted_at, price)
@@ -796,10 +794,9 @@ async def _write_suppressions(tx: Tx, rows: _PendingRows) -> None:
 
 
 def suppression_event(publisher: Publisher, type_: str, row: Sequence[Any], at: int | None = None) -> Event:
-    """Return the event `type_` for a suppression.
+    """Return the event `type_` for a suppression. `at`: time of the event; None: time of the suppression.
 
-    `row`: team, address, email, reason, source message, detail, creation time. `at`: time of the event if later than
-    the creation.
+    `row`: team, address, email, reason, source message, detail, creation time.
     """
     team, address, email, reason, source, detail, created_at = row
     data = SuppressionEventData(

@@ -1,4 +1,4 @@
-"""Version tokens of pages, like ETags: a token changes only with the data that the page shows.
+"""Reads version tokens of pages, which like ETags change only with the data that the page shows.
 
 Pages that refresh themselves compare tokens.
 """
@@ -29,8 +29,6 @@ async def read_message_version(tx: Tx, team: int, id_: str) -> MessageVersion | 
 
 
 class PageVersions:
-    """Reads the version tokens of pages."""
-
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock

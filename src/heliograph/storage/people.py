@@ -17,7 +17,7 @@ from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 
-# Validity by purpose of the link; a `ticket` is valid between password and TOTP code.
+# Purpose of a link → how long the link is valid; a `ticket` is used between password and TOTP code.
 VALIDITY_MS_BY_PURPOSE = {
     "first": 7 * DAY_MS,
     "invite": 7 * DAY_MS,
@@ -133,10 +133,7 @@ class People:
         return await write_serialized(self._database, change_in_transaction, next(iter(teams), None))
 
     async def change_roles(self, person: str, teams: Collection[str] | None, policy: RolePolicy) -> bool:
-        """Change a user's roles in `teams` (None: all teams of the user) to those that `policy` returns.
-
-        Returns whether anything changed.
-        """
+        """Change a user's roles in `teams` (None: all of the user's) as `policy` decides; return False if unchanged."""
 
         async def change_in_transaction(tx: Tx) -> bool:
             current = await _lock_roles(tx, person, teams)
@@ -267,10 +264,7 @@ class People:
         return [IdentityRow(*row) for row in rows]
 
     async def unlink_identities(self, person: str, entry: AuditEntry) -> None:
-        """Unlink all provider identities of a user and end all sessions.
-
-        The next provider sign-in finds the account by its email address.
-        """
+        """Unlink all provider identities of a user and end all sessions; the next sign-in matches by email address."""
 
         async def unlink(tx: Tx) -> None:
             await lock_person(tx, person)
@@ -333,7 +327,7 @@ class People:
     async def create_link(self, link: Link, entry: AuditEntry, *, remove_totp: bool = False) -> str:
         """Create a single-use link and return its token; an earlier link for the same purpose is revoked.
 
-        `remove_totp` also removes TOTP, for a user who lost the phone.
+        `remove_totp`: also switch TOTP off now, for a user who lost the phone.
         """
 
         async def insert_link(tx: Tx) -> str:
@@ -347,7 +341,6 @@ class People:
     async def create_ticket(self, link: Link) -> str:
         """Create a ticket for the step between password and TOTP code; return its token."""
         return await self._database.write(lambda tx: self._insert_link(tx, link))
-
     async def _insert_link(self, tx: Tx, link: Link) -> str:
         token = self._clock.random_bytes(24).hex()
         expires_at = link.expires_at or self._clock.now() + VALIDITY_MS_BY_PURPOSE[link.purpose]
@@ -406,10 +399,7 @@ async def lock_person(tx: Tx, id_: str) -> Person | None:
 
 
 async def _remove_credentials(tx: Tx, person: str) -> None:
-    """Remove the password and all other credentials of an account.
-
-    The person who chose the password may not own the address (ADR 0020).
-    """
+    """Remove the credentials of an account, because the address may belong to another person (ADR 0020)."""
     await tx.run("set_password", id=person, password=None)
     await _set_totp(tx, person, None, ())
     await tx.run("delete_sessions", person=person, kept="")

@@ -50,8 +50,8 @@ async def purge_final(tx: Tx, rows: Sequence[Any], queries: Sequence[str]) -> No
 async def delete_team_data(tx: Tx, team: Team) -> None:
     """Delete a team's messages, inbound messages, verifications and events, final or not.
 
-    The team's setup, suppression list and opt-outs stay. Messages accepted in live mode that are still to be sent also
-    stay, with their credit holds.
+    The team's setup, suppression list and opt-outs stay, and so do messages accepted in live mode that are still to be
+    sent, with their credit holds.
     """
     ref = team.record.ref
     messages = [tuple(row) for row in await tx.run("end_messages", team=ref)]

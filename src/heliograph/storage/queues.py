@@ -1,4 +1,4 @@
-"""Counts waiting outbox rows by lane and team along an index, up to a limit."""
+"""Counts waiting outbox rows by lane and team, up to a limit, by reading only an index."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from heliograph.domain.delivery.lanes import HELD_QUEUE, LANE_AND_PRIORITY_BY_QU
 from heliograph.domain.setup.records import Priority
 from heliograph.storage.engine.database import Tx
 
-PAGE_COUNT_MAX = 10_000  # maximum that a page counts per team or webhook: takes about a millisecond
+PAGE_COUNT_MAX = 10_000  # maximum that a page counts per team or webhook, in about a millisecond
 DEPTH_COUNT_MAX = 100_000  # maximum that the metrics count per team
 ALL_QUEUES = [(queue,) for queue in LANE_AND_PRIORITY_BY_QUEUE]
 QUEUES_AND_HELD = [*ALL_QUEUES, (HELD_QUEUE,)]  # all queues, and that of messages that wait for approval
@@ -43,9 +43,9 @@ async def oldest_by_priority(tx: Tx, now: int, limit: int) -> dict[Priority, int
 
 
 async def _read_shares(tx: Tx, now: int, limit: int) -> list[QueueShare]:
-    """Return each team's row counts in each queue; waiting rows and rows in progress are counted separately.
+    """Return each team's shares in each queue, one for the waiting rows and one for those in progress.
 
-    In the results, `lane` is the name of the queue.
+    The field `lane` of these shares is the name of the queue.
     """
     waiting = [
         QueueShare(lane=queue, team=team, due=due, retrying=retrying, oldest_due=oldest, retrying_since=retrying_since)

@@ -43,7 +43,7 @@ class Reputations:
         return {row[0]: Counts(*row[1:]) for row in rows}
 
     async def update_all(self) -> Sequence[Reputation]:
-        """Warn teams, pause their emails without a template, or end such a state; return the changed records."""
+        """Warn teams, pause emails that they send without a template, or end a warning; return the changed records."""
         previous, now = self.current, self._clock.now()
         changes = changed_reputations(self._setup.current.teams.values(), previous, await self.read_counts(), now)
         if not changes:
@@ -73,10 +73,7 @@ class Reputations:
         return saved
 
     async def resume(self, team: str, entry: AuditEntry) -> bool:
-        """Allow a team's emails without a template again and reset its counters.
-
-        Returns False if they are not paused.
-        """
+        """Allow a team's emails without a template again, and reset its counters; return False if not paused."""
         ref, now = self._setup.current.teams[team].record.ref, self._clock.now()
 
         async def reset(tx: Tx) -> bool:

@@ -23,7 +23,7 @@ WRITE_MAX = 1000  # maximum entries per write, in equal shares for the teams
 TEAM_SHARE_MAX = 100  # maximum per team and write, for refused and other requests each
 RETENTION_MS = 7 * DAY_MS
 TEAM_MAX = 10_000  # maximum stored entries per team, for refused and other requests each
-RECENT_MS = 5 * MINUTE_MS  # teams with requests this recent are checked for TEAM_MAX
+RECENT_MS = 5 * MINUTE_MS  # TEAM_MAX is checked for teams with a request within this time
 DELETE_BATCH = 500  # entries deleted per transaction
 FILTERED_MAX = 2_000  # newest requests whose routes and codes the filter lists, refused and other requests each
 NEWEST = "req_~"  # sorts after every id
@@ -65,7 +65,7 @@ class VendorCalls(msgspec.Struct, frozen=True, array_like=True):
 class RequestFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Filter of the request log; an empty text or None matches every entry."""
 
-    status_class: int | None = None  # status class: 2, 4 or 5
+    status_class: int | None = None  # first digit of the status: 2, 4 or 5
     code: str = ""
     key: str = ""
     route: str = ""
@@ -222,9 +222,9 @@ class Requests:
         return await self._database.write(exchange)
 
     async def read_key_uses(self, keys: Iterable[str]) -> dict[str, int]:
-        """Return key id → time of the key's last use.
+        """Return key id → time of the key's last use; keys without a use are missing.
 
-        Uses in the last minute may be only in the memory of the processes. Unused keys are missing.
+        Uses in the last minute may not be written yet.
         """
         key_rows = [(key,) for key in keys]
         return dict(await self._database.read(lambda tx: tx.run("key_uses", keys=key_rows)))

@@ -24,11 +24,11 @@ NOTICES_RETENTION_MS = 30 * DAY_MS
 COUNTERS_RETENTION_MS = 8 * DAY_MS  # longer than any window
 RATES_RETENTION_MS = 90 * DAY_MS
 STATS_RETENTION_MS = 400 * DAY_MS  # the overview shows a year
-# Free pages of the SQLite file are returned to the disk above this number and above 1/FREE_SHARE of all pages; new data
-# uses the rest.
+# Free pages of the SQLite file are returned to the disk if there are more than FREE_PAGES, and more than 1/FREE_SHARE
+# of all pages. Otherwise they stay for new data.
 FREE_PAGES, FREE_SHARE = 1000, 10
 BATCH = 100  # rows per transaction: SQLite has one writer, which other transactions must not wait long for
-# Deletion queries that depend on age only, and the age in ms.
+# Query that deletes old rows → age in ms above which they are deleted
 MAX_AGE_BY_QUERY = {
     "purge_idempotency": 0,
     "purge_marketing": DAY_MS,
@@ -70,7 +70,7 @@ async def purge(
 ) -> None:
     """Delete expired data, in batches. Teams not in `teams` have the default retention.
 
-    `clock_offsets`: test-clock offset of teams in ms.
+    `clock_offsets`: team → offset of its test clock in ms.
     """
     for query, age in MAX_AGE_BY_QUERY.items():
         while len(await database.write(partial(_run_query, query=query, before=now - age, limit=BATCH))) == BATCH:
@@ -106,7 +106,7 @@ async def purge(
 async def _return_free_pages(database: Database) -> None:
     """Return free pages of the SQLite file to the disk.
 
-    A file created before auto_vacuum was enabled has to be vacuumed once first.
+    This has no effect on a file that was created before auto_vacuum was enabled, until it is vacuumed once.
     """
     before = None
     while (free := await database.read(_excess_free_pages)) and (before is None or free < before):

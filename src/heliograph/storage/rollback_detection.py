@@ -1,8 +1,8 @@
 """Detects a database restored from an older backup, and pauses delivery before anything is sent again.
 
-Database and data folder both store a counter that increases periodically. The database is written first, so the folder
-is never ahead unless the database was restored, whichever process crashes, and however many processes share the
-database or the folder.
+Database and data folder both store a counter that increases periodically. The database is written first. So the
+folder's counter is ahead only if the database was restored, even if processes crash, and however many processes share
+the database or the folder.
 
 A copy that is as recent as the folder, such as Litestream's, is detected by its file: the file of a database copied
 while in use has a different identity.
@@ -24,7 +24,7 @@ COPIED_REASON = "the database is a copy of one that was in use: messages sent si
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     database_id: int  # id of the database
-    counter: int  # its increased counter
+    counter: int  # its counter, after the increase
     is_restored: bool
 
 
@@ -46,7 +46,6 @@ async def pause_if_restored(
     ((counter,),) = await tx.run("increase_restore_counter")
     if counter > recorded_counters.get(database_id, 0) and database_id not in copied_ids:
         return Comparison(database_id=database_id, counter=counter, is_restored=False)
-
     reason = RESTORED_REASON if counter <= recorded_counters.get(database_id, 0) else COPIED_REASON
     entry = SERVICE.audit_entry(now, "delivery.pause", PLATFORM_ID, reason)
 

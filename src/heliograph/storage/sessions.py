@@ -61,8 +61,8 @@ class Sessions:
     ) -> str | None:
         """Create a session and return the cookie's value; also delete expired sessions and links.
 
-        Returns None if the password was changed meanwhile or the single-use token was used before. `device_marks`:
-        browser and network by which the user is recognised next time. `duration_ms`: fixed duration of the session,
+        Returns None if the password was changed meanwhile or the single-use token was used before. `device_marks`
+        identify the browser and network, to recognise the user next time. `duration_ms`: fixed duration of the session,
         regardless of use.
         """
         token, csrf = self._clock.random_bytes(32).hex(), self._clock.random_bytes(16).hex()
@@ -98,7 +98,7 @@ class Sessions:
         return await write_serialized(self._database, create_session, person.id)
 
     async def find_familiar_device(self, person: str, device_marks: Sequence[str]) -> str | None:
-        """Return the first of these browsers or networks from which the user signed in before. None if not found."""
+        """Return the first of these marks of browsers or networks that the user signed in from; None if not found."""
         known_hashes = {row[0] for row in await self._database.read(lambda tx: tx.run("find_familiar", person=person))}
         return next((mark for mark in device_marks if hash_token(mark) in known_hashes), None)
 

@@ -79,9 +79,9 @@ async def read_setup(tx: Tx, last_setup: Setup) -> Setup:
 
 
 async def _read_newer(tx: Tx, last_setup: Setup, version: int) -> Setup:
-    """Return the setup at `version`, reading only newer rows.
+    """Return the setup at `version`, reading only rows that are newer than `last_setup`.
 
-    If the database was restored from an older backup, everything is read: seen records may not exist any more.
+    If the database was restored from an older backup, all rows are read, because known records may no longer exist.
     """
     base = last_setup if last_setup.version < version else Setup()
     return apply_rows(base, [Row(*row) for row in await tx.run("load_settings", since=base.version)], version)
@@ -90,9 +90,9 @@ async def _read_newer(tx: Tx, last_setup: Setup, version: int) -> Setup:
 async def apply_change(
     tx: Tx, make_change: Callable[[Setup, int], SetupChange], now: int, publisher: Publisher, last_setup: Setup
 ) -> SetupChange:
-    """Apply the change that the callback returns for the current setup and the next free team number.
+    """Apply the change that `make_change` returns for the current setup and the next free team number.
 
-    An exception in the callback changes nothing. Under the lock, only rows newer than the last known setup are read.
+    Nothing changes if `make_change` raises an exception.
     """
     current = await lock_and_read(tx, last_setup)
     ((next_team,),) = await tx.run("next_team")
@@ -150,7 +150,7 @@ async def record_domain_check(
 
 
 async def lock_and_read(tx: Tx, last_setup: Setup) -> Setup:
-    """Lock the setup and return its current records under the next version; changes are thereby serialized."""
+    """Lock the setup until the commit, and return its current records with the next version number."""
     ((version,),) = await tx.run("next_setup_version")
     return await _read_newer(tx, last_setup, version)
 
@@ -210,7 +210,7 @@ class SetupStore:
         self._clock = clock
         self.current = Setup()  # newest version seen by this process
         self.publisher = Publisher(clock.new_id, self._subscribers, self._signer)
-        self._next_poll: asyncio.Task[None] | None = None  # a poll that has not read yet; callers share it
+        self._next_poll: asyncio.Task[None] | None = None  # the next poll, which callers share until it begins to read
         self._polled_at = 0.0
 
     async def refresh(self) -> Setup:
@@ -242,15 +242,15 @@ class SetupStore:
             await self.refresh()
 
     async def write_and_refresh(self, team: str | None, function: TxFunction[T]) -> T:
-        """Run a transaction function that locks the setup, in the team's turn; then load its changes."""
+        """Run a transaction that locks the setup, when the team's turn comes in the fair queue; load its changes."""
         result = await write_serialized(self._database, function, team)
         await self.refresh()
         return result
 
     async def change(self, make_change: Callable[[Setup, int], SetupChange], team: str | None = None) -> SetupChange:
-        """Apply the change that the callback returns for the current setup and the next free team number.
+        """Apply the change that `make_change` returns for the current setup and the next free team number.
 
-        `team`: group for the fair queue; None for the instance.
+        `team`: whose turn in the fair queue is used; None for the instance.
         """
         now, last_setup = self._clock.now(), self.current
         return await self.write_and_refresh(

@@ -56,10 +56,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def count_transition(previous: str, path: tuple[str, ...]) -> StateCounts:
-    """Return the counters of one state transition.
-
-    The first outcome counts as sent, even if the outcome is a failure.
-    """
+    """Return the counters of one state transition. The first outcome counts as sent, even if it is a failure."""
     reached = [int(state in path) for state in StateCounts._fields[1:]]
     return StateCounts(int(previous in ("queued", "sending") and path[-1:] not in ((), ("sending",))), *reached)
 
@@ -129,7 +126,7 @@ class Stats:
         return sent_by_team
 
     async def count_held(self, team: int, channel: Channel) -> int:
-        """Return how many messages of a channel are held for an internal reason, such as an unavailable carrier.
+        """Return how many messages of a channel are held for a reason of our own, such as an unavailable carrier.
 
         QUEUE_COUNT_MAX means at least that many.
         """

@@ -77,10 +77,7 @@ class SuppressionStatus(msgspec.Struct, frozen=True):
 
 
 class Suppressions:
-    """Suppression lists of all teams.
-
-    `erased_name_of`: returns the placeholder under which an erased address is stored.
-    """
+    """Suppression lists of all teams. `erased_name_of` returns the pseudonym that is stored for an erased address."""
 
     def __init__(self, database: Database, clock: Clock, publisher: Publisher, erased_name_of: EntryName) -> None:
         self._database = database
@@ -177,10 +174,7 @@ class Suppressions:
 
 
 async def _find_cursor(tx: Tx, team: int, address: str) -> PageCursor:
-    """Return the list position of an address, or its position before it was deleted.
-
-    Raises NeverListed if the address was never on the list.
-    """
+    """Return the position of an address in the list, even if it was removed; raise NeverListed if it never was in."""
     for row in await tx.run("find_suppression", team=team, address=address):
         return PageCursor(Suppression(*row).created_at, address)
     for (detail,) in await tx.run("deleted_suppression", team=team, address=address):

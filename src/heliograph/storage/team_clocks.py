@@ -49,10 +49,7 @@ class TeamClocks:
         return next_offset(require_test_clock(team), due, self._clock.now())
 
     async def _advance_locked(self, tx: Tx, last_setup: Setup, team: Team) -> None:
-        """Advance the team's clock under the setup lock.
-
-        Does nothing if another caller has advanced the clock in the meantime, or if work is due.
-        """
+        """Advance the team's clock under the setup lock, unless another caller has advanced it, or work is due."""
         current = await setup.lock_and_read(tx, last_setup)
         current_team = current.teams[team.record.id]
         if current_team.clock == team.clock and current_team.simulated:

@@ -13,7 +13,7 @@ from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.purge import BATCH, CONTENT_QUERIES, MESSAGE_QUERIES, delete_team_data, purge_final
 from heliograph.storage.setup import SetupStore, lock_and_read, save_rows
 
-# Deletion queries by the team's number, and by its id. The first queries by id read its setup records.
+# Queries that delete a team's rows, by its number and by its id. The first queries by id read the team's setup records.
 QUERIES_BY_REF = (
     *(
         "delete_team_outbox",
@@ -62,10 +62,7 @@ class TeamDeletion:
         self._setup = setup
 
     async def delete_due(self) -> None:
-        """Delete the teams whose `deletes_at` has passed.
-
-        A margin is added, so that a process whose clock is behind cannot restore a partly deleted team.
-        """
+        """Delete the teams whose `deletes_at` has passed, with a margin for processes whose clocks are behind."""
         due_before = self._clock.now() - 2 * CLOCK_ERROR_MAX_MS
         teams = [team for team in self._setup.current.teams.values() if 0 < team.record.deletes_at <= due_before]
         for team in teams:

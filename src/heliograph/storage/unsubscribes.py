@@ -88,7 +88,7 @@ class UnsubscribeStore:
     async def add(
         self, team: int, address: str, category: str, reason: UnsubscribeReason, entry: AuditEntry | None = None
     ) -> bool:
-        """Unsubscribe an address; return False if it already is. The audit entry is written only for a new one."""
+        """Unsubscribe an address; return False, without an audit entry, if it was unsubscribed already."""
         now, publisher = self._clock.team_now(team), self._publisher
 
         async def insert(tx: Tx) -> bool:
@@ -108,10 +108,7 @@ class UnsubscribeStore:
         return await write_serialized(self._database, insert, entry.team if entry else None)
 
     async def remove(self, team: int, address: str, category: str, entry: AuditEntry) -> bool:
-        """Remove an address's unsubscribe from a category, or from all if `category` is empty.
-
-        Returns False if there was none.
-        """
+        """Remove an address's unsubscribe from a category (empty: from all); return False if there was none."""
         now, publisher = self._clock.team_now(team), self._publisher
 
         async def delete(tx: Tx) -> bool:

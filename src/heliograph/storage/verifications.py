@@ -62,11 +62,11 @@ PREFIX_WINDOW_MS = 10 * MINUTE_MS
 
 
 class VelocityWindow(msgspec.Struct):
-    """Recent starts of a phone number and of its prefix, oldest first, for the velocity limits."""
+    """Recent verifications of a phone number and of its prefix, for the velocity limits; starts are oldest first."""
 
     phone_starts: list[int]
     prefix_starts: list[int]
-    wrong_today: int
+    wrong_today: int  # wrong codes since the start of the day
     area_tallies: list[Tally]  # counters of the last day, ordered as `areas(phone)`
     is_known_phone: bool  # the phone completed a verification within 30 days
 
@@ -119,7 +119,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     next_at: int | None = None  # when to use the next channel, unless a receipt arrives first
     carrier: str | None = None  # the carrier that will send the receipt
     carrier_id: str | None = None
-    counted_at: int | None = None  # when the start was counted; None leaves the counter unchanged on failure
+    counted_at: int | None = None  # when the start was counted; None: a failure does not change the counter
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,7 +168,7 @@ class DueCode(msgspec.Struct, frozen=True):
 async def start_verifications(
     tx: Tx, items: Sequence[Start], publisher: Publisher, leases: Leases
 ) -> list[SendResult[Any] | None | Exception]:
-    """Begin each verification under the limits.
+    """Start each verification, unless a limit is reached.
 
     Returns for each item: None if the caller must now send the code, a stored response if the idempotency key was used
     before, or the refusal.
@@ -223,7 +223,7 @@ def count_outcome(tx: Tx, outcome: str, count: int = 1) -> None:
 
 
 async def dry_run(tx: Tx, item: Start) -> None:
-    """Check limits and credit as `start_verifications` does, without writing (dry_run)."""
+    """Check limits and credit as `start_verifications` does, without writing anything."""
     accounts = await lock_accounts(tx, {item.team})
     _check_start(item, await _read_recent_starts(tx, [item]), accounts[item.team])
 
@@ -242,7 +242,7 @@ async def resend_code(tx: Tx, item: Resend, leases: Leases) -> SendResult[Any] |
         replay := replay_response(stored_responses, new_start.key_id, new_start.idempotency_key, now)
     ):
         return replay
-    # After the master secret was replaced, the digest differs.
+    # After the master secret was replaced, the digest differs, and a new verification is needed.
     is_same_code = hmac.compare_digest(stored.digest, item.digest(stored.salt))
     if verification.current_status(stored.status, now, stored.expires_at) != "pending" or not is_same_code:
         raise VerificationEnded(param="id")
@@ -400,7 +400,7 @@ async def fail_abandoned(tx: Tx, owner: str, expired_before: int, now: int, publ
     ]
     if items:
         await finish_verifications(tx, items, publisher)
-    # A code sent before stays valid; another process sends the code over the channel that was due.
+    # A code that was sent before stays valid; another process sends it over the channel that is due.
     await tx.run("release_verifications", ids=[(row.team, row.id) for row in rows.values() if row.was_sent])
     return len(items)
 
@@ -417,7 +417,10 @@ def _check_start(item: Start, recent_starts: "_RecentStarts", account: Account) 
 
 
 class _RecentStarts(msgspec.Struct, frozen=True):
-    """Starts of verifications before a batch, to which each accepted start of the batch is added."""
+    """Recent verification starts, against which the limits are checked.
+
+    Each accepted start of a batch is added, so that it counts for the next one.
+    """
 
     phone_starts: dict[tuple[int, str], list[tuple[int, int]]]  # (time of the start, wrong codes)
     prefix_starts: dict[tuple[int, str], list[int]]

@@ -1,4 +1,4 @@
-"""Cells: schemas with an installation each, on a plain PostgreSQL or on a worker of Citus (ADR 0046)."""
+"""Adds, lists and moves cells: schemas with one installation each, on plain PostgreSQL or a Citus worker (ADR 0046)."""
 
 import asyncio
 from collections.abc import Callable
@@ -73,7 +73,7 @@ async def find_cell(url: str, name: str) -> CellStatus:
 
 
 async def add_cell(url: str, name: str) -> None:
-    """Create a cell's schema and migrate it. A schema without tables is used, so that an interrupted call can repeat.
+    """Create a cell's schema and tables. An existing empty schema is used, so that an interrupted call can be repeated.
 
     `name` must be an identifier that needs no quotes.
     """

@@ -1,4 +1,4 @@
-"""Queries about Citus: whether it is installed, its settings, and the worker that has a cell's tables."""
+"""Queries Citus: whether it is installed, its settings, and which worker has a cell's tables."""
 
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ SETTINGS_QUERY = """SELECT name, setting FROM pg_settings WHERE name IN ('shared
 CELL_QUERY = """SELECT current_schema(), (SELECT p.nodename || ':' || p.nodeport
     FROM pg_class t JOIN pg_dist_shard s ON s.logicalrelid = t.oid JOIN pg_dist_shard_placement p USING (shardid)
     WHERE t.relnamespace = current_schema()::regnamespace LIMIT 1)"""
-# The tables of a cell are on a worker: the coordinator has empty ones of the same names.
+# Asks the worker, because the coordinator only has empty tables of the same names.
 CITUS_TABLE_SIZES_QUERY = """SELECT t.relname, sum(s.result::bigint)::bigint
     FROM pg_class t JOIN pg_dist_partition d ON d.logicalrelid = t.oid, run_command_on_shards(t.oid::regclass,
         'SELECT greatest(reltuples, pg_stat_get_live_tuples(oid))::bigint FROM pg_class WHERE oid = ''%s''::regclass') s

@@ -15,7 +15,6 @@ FREE_SPACE = "Free some space there"
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
 CHECK_EFFECTIVE_IDS = os.access in os.supports_effective_ids
-# Fixes by SQLSTATE.
 FIX_BY_SQLSTATE = {
     "28P01": f"{CHECK_DATABASE}: its user and password",
     "28000": f"{CHECK_DATABASE}: its user and password, and the server's pg_hba.conf",
@@ -28,10 +27,7 @@ FIX_BY_SQLSTATE = {
 
 
 def sqlite_fault(path: Path, error: BaseException) -> tuple[str, str]:
-    """Return why a SQLite file cannot be used, and the fix.
-
-    The file system is inspected, because SQLite's error messages have little detail.
-    """
+    """Return why a SQLite file cannot be used, and the fix, according to the file system and SQLite's error."""
     folder = path.parent
     if isinstance(error, apsw.FullError) or _is_full(folder):
         return f"the disk of {folder} is full", FREE_SPACE

@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 # item only.
 BatchTxFunction = Callable[[Tx, Sequence[Item]], Coroutine[Any, Any, Sequence[Result | Exception]]]
 
-GROUP_MAX = 512  # weight per transaction, which the last item may exceed: bounds its duration and statement size
+GROUP_MAX = 512  # weight at which a transaction takes no further items, to bound its duration and statement size
 
 
 class GroupCommit(Generic[Item, Result]):
@@ -74,8 +74,7 @@ class GroupCommit(Generic[Item, Result]):
             results: Sequence[Any] = await self._database.write(run_items)
             metrics.COMMIT_S.observe(time() - began)
         except Exception as error:
-            # One item may have broken the statement for all: retry each in isolation, so that only the broken item
-            # fails.
+            # One item may have broken the statement for all: retry each alone, so that only the broken item fails.
             is_outage = isinstance(error, StoreUnavailable) and not isinstance(error, Conflict)
             if len(group) > 1 and not is_outage:
                 for entry in group:

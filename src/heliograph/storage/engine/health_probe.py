@@ -1,7 +1,4 @@
-"""Cached health checks of the database for load balancers and Prometheus: answered within a second.
-
-Concurrent callers share one query.
-"""
+"""Caches health checks of the database for load balancers and Prometheus, which need an answer within a second."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,7 +12,7 @@ FAILURE_FRESH_S = 0.1  # how long a failure is reused: the database may be avail
 
 
 class Probe(Generic[T]):
-    """Runs a query, never twice at the same time, and caches its result."""
+    """Runs a query for all callers at once, never twice at the same time, and caches its result."""
 
     def __init__(self, query: Callable[[], Awaitable[T]]) -> None:
         self._query = query

@@ -85,7 +85,7 @@ class LocalFiles:
             return 0
 
     def list_old(self, now: int) -> list[str]:
-        """Return the hashes of files older than FRESH_MS; a message that is not committed yet cannot refer to these."""
+        """Return the hashes of files older than FRESH_MS, to which no uncommitted message can refer."""
         return [path.name for path in self._folder.glob("??/*") if _is_old(path, now)]
 
     @_or_unavailable()
@@ -97,10 +97,7 @@ class LocalFiles:
                 path.unlink()
 
     def copy_to(self, other: "LocalFiles") -> None:
-        """Copy all files durably to `other`.
-
-        Files deleted during the copy are ignored, because they belong only to expired messages.
-        """
+        """Copy all files durably to `other`, except those of expired messages that are deleted meanwhile."""
         for path in self._folder.glob("??/*"):
             with suppress(FileNotFoundError):
                 other.put(path.read_bytes())

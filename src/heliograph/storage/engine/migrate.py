@@ -32,7 +32,7 @@ CONTRACT_MARK = "-- contract"
 UNFINISHED_COPY = 1_000_000  # schema version of the target of an unfinished `heliograph copy`, which no service opens
 # PostgreSQL advisory lock of a schema: processes that start together migrate one after the other.
 LOCK_CALL = "pg_advisory_xact_lock(7240001, hashtext(current_schema()))"
-TABLE_LOCK_S = 1.0  # maximum wait for a table lock: other transactions queue behind us meanwhile
+TABLE_LOCK_S = 1.0  # maximum wait for a table lock, because other transactions queue behind this one
 LOCK_ATTEMPTS = 60
 TABLE_LOCK_ERRORS = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 
@@ -223,7 +223,7 @@ async def missing_on_postgres(connection: Any) -> list[SchemaFile]:
 
 
 async def _apply_files(connection: Any, files: list[SchemaFile]) -> None:
-    """Apply schema files, with retries while their tables are locked: a long wait would block all other users.
+    """Apply schema files, with retries while their tables are locked, because a long wait would block all other users.
 
     Statements are sent one by one, because Citus cannot distribute a string of several statements.
     """

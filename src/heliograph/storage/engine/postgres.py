@@ -66,7 +66,7 @@ SESSION_SETTINGS = PLANNER_SETTINGS | {
     "idle_in_transaction_session_timeout": "30000",  # a stuck process must not lock an account row forever
     "synchronous_commit": "on",
 }
-# The planner settings reach the worker; `with_literals` escapes strings as the standard says.
+# The first setting sends the planner settings to the worker; `with_literals` relies on the second one.
 CITUS_SETTINGS = {"citus.propagate_set_commands": "local", "standard_conforming_strings": "on"}
 RETRIED_ERRORS = (
     Conflict,
@@ -129,10 +129,7 @@ class Hosts:
         self._session_attrs = {} if is_explicit else {"target_session_attrs": session_attrs}
 
     async def connect(self, **options: Any) -> Any:
-        """Connect to the first host that accepts.
-
-        While a host does not respond, the next is tried after NEXT_HOST_S.
-        """
+        """Connect to the first host that accepts; if a host does not respond within NEXT_HOST_S, also try the next."""
         options |= self._session_attrs | {"timeout": self.connect_s}
         if len(self._urls) == 1:
             connection: Any = await asyncpg.connect(self._urls[0], **options)
@@ -182,10 +179,7 @@ async def connect(hosts: Hosts) -> Any:
 
 
 async def is_pooled(connection: Any, within_s: float) -> bool:
-    """Return whether a pooler may run each transaction in another session.
-
-    Session settings must then not be changed (ADR 0031).
-    """
+    """Return whether a pooler may run each transaction in another session; settings must not change then (ADR 0031)."""
     query = f"SELECT 1 WHERE pg_backend_pid() = {connection.get_server_pid()}"
     return bool(await connection.execute(query, timeout=within_s) == "SELECT 0")
 
@@ -316,7 +310,7 @@ class PostgresDatabase:
     async def probe(self) -> None:
         """Commit a row, on a new connection if the previous probe failed.
 
-        The pool is not used then: its connections may all be in use, or still wait for a server that is gone.
+        The pool's connections may then all be in use, or still wait for a server that is gone.
         """
         try:
             with raise_outages():
@@ -334,8 +328,8 @@ class PostgresDatabase:
     async def _probe_on_new_connections(self) -> None:
         """Commit a row on a new connection, and on one more every PROBE_RETRY_S until one attempt ends.
 
-        An attempt that is only slow, as on a busy machine, is not given up, and one that waits for a host that hangs
-        does not delay the next one.
+        So an attempt that is slow on a busy machine is not aborted, and an attempt that waits for a hanging host does
+        not delay the next one.
         """
         attempts = set[asyncio.Task[None]]()
         try:
@@ -420,10 +414,7 @@ class PostgresDatabase:
             await self._notify(text)
 
     async def _notify(self, text: str) -> None:
-        """Send a notification outside of writing transactions.
-
-        NOTIFY in a writing transaction would hold a database-wide lock until the commit is synced.
-        """
+        """Send a notification, not in a writing transaction, where NOTIFY would hold a global lock until the commit."""
         with raise_outages():
             pool = self._pool or await self._make_pool()
             async with pool.acquire(timeout=self._command_s) as connection:

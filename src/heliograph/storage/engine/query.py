@@ -4,14 +4,15 @@ Three extensions to plain SQL:
 
 A line that ends in `--sqlite` or `--postgres` belongs to that dialect.
 
-`rows(:name, column type, …)` is a table made of a list of tuples, so that one statement serves a whole batch. The list
-is passed as one JSON text. Exception: on SQLite, a statement that only inserts or updates from one such table, named
-`r`, is executed with bound columns, once per row or, with `many rows at once` after its name, once per group of rows
-(ADR 0002).
+`rows(:name, column type, …)` stands for a table whose rows are a list of tuples, the parameter `name`, so that one
+statement serves a whole batch. The list is passed as one JSON text. Exception: on SQLite, a statement that only inserts
+or updates from one such table, named `r`, is executed with bound columns, once per row or, with `many rows at once`
+after its name, once per group of rows (ADR 0002).
 
-`batch(table WHERE condition | key | texts | others)` is a whole query for scanning a table by its column `key`. The
-query takes the next batch of rows, and returns those whose columns `texts` contain one of the needles. It always
-returns the last row of the batch, whose key is the start of the next batch.
+`batch(table WHERE condition | key | texts | others)` stands for a complete query that scans a table in batches, ordered
+by its column `key`. It returns those rows of the next batch that contain one of the search texts (parameter `needles`)
+in a column of `texts`, with the columns `others`. The last row of the batch is always returned, because the next batch
+starts after its key.
 """
 
 import re
@@ -45,7 +46,7 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     params: tuple[str, ...]  # in the order of $1, $2, … on PostgreSQL
     row_tables: tuple[str, ...]  # parameters that are rows(…)
     columns_per_row: int = 0  # SQLite: number of columns bound per row; 0 if the rows are passed as one JSON text
-    is_multi_row: bool = False  # SQLite: bind several rows per execution; small rows only: values stay in memory
+    is_multi_row: bool = False  # SQLite: bind several rows per execution; only for small rows, which stay in memory
     literals_from: int = 0  # Citus: offset in `sql` from which parameters are written as literals
     is_sequence: bool = False  # PostgreSQL: reads the next values of a sequence
 
@@ -126,10 +127,7 @@ def _expand_batch_query(dialect: Dialect, match: re.Match[str]) -> str:
 
 
 def _single_row_statement(text: str) -> tuple[str, int] | None:
-    """Return a statement that takes one row as its parameters ?1, ?2, …, and the number of columns.
-
-    None if the statement must take its rows as JSON.
-    """
+    """Return a statement whose parameters ?1, ?2, … are one row, and their number; None if its rows must be JSON."""
     if match := _INSERT_FROM_ROWS.fullmatch(text):
         into, selected, columns = match.groups()
         placeholder_by_column = _placeholder_by_column(columns)
@@ -170,7 +168,7 @@ def encode_row_tables(query: Statement, params: dict[str, Any]) -> dict[str, Any
 def with_literals(query: Statement, params: Mapping[str, Any]) -> tuple[str, list[Any]]:
     """Return the text and the parameters of a query for Citus; parameters after `literals_from` become literals.
 
-    Citus runs an insert from a query in two steps, and passes the parameters only to that query.
+    Citus runs an insert from a query in two steps, and passes the parameters only to the query.
     """
     head, tail = query.sql[: query.literals_from], query.sql[query.literals_from :]
     values = [params[name] for name in query.params]

@@ -14,7 +14,7 @@ from heliograph.storage.engine.database import StoreUnavailable, T, error_text
 if TYPE_CHECKING:
     from obstore.store import S3Config, S3Store
 
-CONNECT_S, TIMEOUT_S = 3, 20  # seconds; an attachment has at most 10 MiB
+CONNECT_S, TIMEOUT_S = 3, 20  # seconds; enough to transfer the largest attachment (10 MiB)
 RETRIES, RETRY_S = 2, 5
 CHUNK_BYTES = 256 * 1024
 LIST_PAGE = 1000  # maximum per page of an S3 listing
@@ -23,10 +23,7 @@ ERROR_XML = re.compile("<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTAL
 
 
 class S3Bucket(msgspec.Struct, frozen=True):
-    """Location of the objects, and credentials.
-
-    If the keys are empty, those of the environment or of the machine's role are used.
-    """
+    """Location of the objects, and credentials; without keys, those of the environment or the machine's role apply."""
 
     name: str
     prefix: str = ""

@@ -45,7 +45,7 @@ ROWS_PER_INSERT = (32, 4)
 # No mutex per SQLite call: only one thread uses a connection at a time.
 OPEN_FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOMUTEX
 READERS = 8  # threads start on demand: a lookup must not wait for a few slow searches
-# Errors that the statement did not cause (ADR 0018): the database is locked or resources are exhausted.
+# Errors that the statement did not cause (ADR 0018), because the database is locked or resources are exhausted.
 BUSY_ERRORS = (
     apsw.BusyError,
     apsw.LockedError,
@@ -253,10 +253,7 @@ def copy_sqlite(source: Path, target: Path) -> None:
 
 
 def _enter_wal(connection: apsw.Connection) -> None:
-    """Switch to WAL mode with retries.
-
-    If two processes switch a new file at once, one gets SQLITE_BUSY without waiting.
-    """
+    """Switch to WAL mode, with retries: if two processes switch a new file at once, one fails without waiting."""
     for attempts in count():
         try:
             connection.execute("PRAGMA journal_mode=WAL").fetchall()
@@ -267,10 +264,7 @@ def _enter_wal(connection: apsw.Connection) -> None:
 
 
 def wait_for_lock(attempts: int) -> bool:
-    """Busy handler of SQLite: sleep briefly, then return whether to attempt again to get the lock.
-
-    `attempts`: number of attempts made so far.
-    """
+    """Sleep briefly, then return whether SQLite should try again to get a lock after `attempts` attempts."""
     threading.Event().wait(RETRY_MS / 1000)
     return attempts < BUSY_MS // RETRY_MS
 

@@ -39,7 +39,7 @@ class ReplicatedPostgres:
     async def read_standby(self, function: TxFunction[T]) -> T:
         loop = asyncio.get_running_loop()
         if not self._fault or loop.time() >= self._retry_at:
-            self._retry_at = loop.time() + RETRY_S  # one read at a time tries a standby with a fault
+            self._retry_at = loop.time() + RETRY_S  # meanwhile, other reads do not try a standby with a fault
             position, system = await self.read(log_position)
             try:
                 result = await self._standby.read(_after_replay(function, position, system))

@@ -1,6 +1,6 @@
-"""Wakeups: best-effort notifications that work may be due, within this process and to other processes.
+"""Notifies waiting loops of this and of other processes that work may be due.
 
-Every waiting loop also polls, so a lost wakeup only costs latency (ADR 0025).
+Such a wakeup may be lost. Every waiting loop also polls, so that only costs latency (ADR 0025).
 """
 
 import asyncio
@@ -39,7 +39,6 @@ class Wakeup:
             self._timer = loop.call_later(in_s, self._set_now)
 
     def cancel_timer(self) -> None:
-        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -60,10 +59,7 @@ class Wakeup:
 
 
 class Wakeups:
-    """Wakeups of this process, by kind of work.
-
-    `send` notifies all processes that listen; a notification may be lost.
-    """
+    """The wakeups of this process, by kind of work. `send` notifies all processes that listen."""
 
     def __init__(self, send: Callable[[str], Awaitable[None]]) -> None:
         self.by_kind = {kind: Wakeup() for kind in KINDS}
@@ -91,7 +87,7 @@ class Wakeups:
             self._notifying = asyncio.create_task(self._notify_others())
 
     def receive(self, kinds: Collection[str] = KINDS) -> None:
-        """Wake local loops because another process sent a notification, or for any other reason to poll."""
+        """Wake the local loops of these kinds, because another process sent a notification or all should poll."""
         for kind, wakeup in self.by_kind.items():
             if kind in kinds:
                 wakeup.set()

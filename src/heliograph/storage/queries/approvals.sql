@@ -3,8 +3,8 @@
 -- decisions. Every transaction that ends a hold locks these rows first: the first one wins.
 
 -- name: lock_held_rows
--- Lock and return the queue rows of messages that wait for approval. LATERAL keeps PostgreSQL from reading the rows of
--- all messages that wait for approval.
+-- Lock and return the queue rows of messages that wait for approval.
+-- LATERAL keeps PostgreSQL from reading the rows of all messages that wait for approval.
 SELECT o.key, o.epoch, o.message, o.position, o.due_at
 FROM rows(:messages, message bigint) AS r
 CROSS JOIN outbox o ON o.message = r.message AND o.lane = 'approval' AND o.owner IS NULL  --sqlite
@@ -40,7 +40,7 @@ SELECT channel, record FROM message WHERE key = :message;
 
 -- name: expired_holds
 -- Return messages of a team whose hold has expired, with their records and the time at which it expired.
--- `queue` is `approval`: as a parameter, so that rows are read in the order of outbox_due.
+-- `queue` is `approval`, passed as a parameter so that rows are read in the order of the index outbox_due.
 SELECT o.message, o.due_at, m.record FROM outbox o JOIN message m ON m.key = o.message
 WHERE o.lane = :queue AND o.team = :team AND o.owner IS NULL AND o.due_at <= :now
       AND o.position = 0
@@ -85,7 +85,7 @@ WHERE o.lane = 'approval' AND o.message < :before
 ORDER BY o.message DESC LIMIT :limit;
 
 -- name: list_pending_of_team
--- Return messages of a team that wait for approval with their records, the first to expire first; `queue` as above.
+-- Return messages of a team that wait for approval with their records, the first to expire first.
 SELECT m.key, 'apr_' || substr(m.id, 5), m.id, m.team, m.channel, m.key_id, m.created_at, o.due_at, 'pending', m.record
 FROM outbox o JOIN message m ON m.key = o.message
 WHERE o.lane = :queue AND o.team = :team AND o.owner IS NULL
@@ -93,7 +93,7 @@ WHERE o.lane = :queue AND o.team = :team AND o.owner IS NULL
 ORDER BY o.due_at LIMIT :limit;
 
 -- name: count_pending
--- Count a team's messages that wait for approval, up to a limit; `queue` as above.
+-- Count a team's messages that wait for approval, up to a limit.
 SELECT count(*) FROM (SELECT o.key FROM outbox o WHERE o.lane = :queue AND o.team = :team AND o.owner IS NULL
                       AND o.position = 0 LIMIT :limit) AS pending;
 

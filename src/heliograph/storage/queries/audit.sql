@@ -87,7 +87,7 @@ SELECT DISTINCT action FROM (SELECT action FROM audit WHERE team = :team ORDER B
 SELECT DISTINCT action FROM (SELECT action FROM audit ORDER BY key DESC LIMIT :most) AS newest;
 
 -- name: audit_floor
--- Return the key of the team's entry that is `walk` entries older than `before`: the end of a scan.
+-- Return the key of the team's entry that is `walk` entries older than `before`, at which a scan ends.
 SELECT key FROM audit WHERE team = :team AND key < :before ORDER BY key DESC LIMIT 1 OFFSET :walk;
 
 -- name: whole_audit_floor

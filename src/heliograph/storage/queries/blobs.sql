@@ -16,7 +16,7 @@ INSERT INTO blob_file (hash, size, put_at) VALUES (:hash, :size, :now)
 ON CONFLICT (hash) DO UPDATE SET name = NULL, put_at = excluded.put_at;
 
 -- name: set_blob_name
--- Set the object name of a file; `lost` is the previous, missing object. No row if another process was first.
+-- Set the object name of a file; `lost` is the previous, missing object. Returns no row if another process was first.
 INSERT INTO blob_file (hash, size, put_at, name) VALUES (:hash, :size, :now, :name)
 ON CONFLICT (hash) DO UPDATE SET name = excluded.name WHERE blob_file.name = :lost RETURNING hash;
 

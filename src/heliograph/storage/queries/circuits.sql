@@ -5,7 +5,7 @@
 SELECT body FROM circuit;
 
 -- name: open_circuit
--- Open a circuit; no row if another process has already opened it.
+-- Open a circuit; returns no row if another process has already opened it.
 INSERT INTO circuit (carrier, body) VALUES (:carrier, :body) ON CONFLICT (carrier) DO NOTHING RETURNING 1;
 
 -- name: extend_circuit

@@ -2,7 +2,8 @@
 -- The `substr` expression is that of the partial index recipient_dead, so that only dead letters are read.
 
 -- name: waiting_by_team
--- Return per lane and team: due and later rows, the first due time, and the start of the oldest retry.
+-- Return for each lane and team the numbers of due and of later rows, the first due time, and the start of the oldest
+-- retry or hold.
 -- Skips from team to team along the index, and counts no further than `most`.
 WITH RECURSIVE waiting (lane, team) AS (
     SELECT l.lane, (SELECT min(o.team) FROM outbox o WHERE o.lane = l.lane AND o.owner IS NULL)
@@ -28,8 +29,8 @@ SELECT lane, team, count(*), min(due_at) FROM outbox WHERE owner IS NOT NULL GRO
 
 -- name: waiting_deliveries
 -- Return the backlog, failure start and oldest delivery of each webhook with waiting deliveries.
--- Skips from webhook to webhook along the index, and counts no further than `most`. Each attempt changes due_at, so the
--- age of the oldest delivery is counted from its first attempt.
+-- Skips from webhook to webhook along the index, and counts no further than `most`. The age of a delivery begins with
+-- its first attempt, because each attempt changes due_at.
 WITH RECURSIVE waiting (webhook) AS (
     SELECT min(webhook) FROM delivery WHERE state = 'waiting'
     UNION ALL

@@ -25,7 +25,7 @@ SELECT 1 FROM delay WHERE due_at <= :now LIMIT 1;
 
 -- name: due_delays_of
 -- Lock and return the due delays of one team with a test clock.
--- CROSS JOIN: otherwise SQLite starts with all messages of the team.
+-- CROSS JOIN keeps SQLite from starting with all messages of the team.
 SELECT d.message, d.position, d.since, d.relayed, d.gives_up_at, r.status, r.detail, o.due_at, o.first_at, o.expires_at,
        m.team
 FROM delay d

@@ -98,8 +98,7 @@ LEFT JOIN received x ON e.detail IS NULL AND x.id = e.subject;
 
 -- name: record_attempts
 -- Record the results of attempts.
--- Skips a delivery that was replayed or dropped during the attempt, and a new delivery with the same key: SQLite reuses
--- keys.
+-- Skips a delivery that was replayed or dropped during the attempt, and a new delivery for which SQLite reused its key.
 UPDATE delivery SET state = r.state, attempt = r.attempt + 1, due_at = r.due_at,
                     first_at = coalesce(delivery.first_at, r.at)
 FROM rows(:tries, key bigint, event text, attempt bigint, earlier bigint, state text, due_at bigint, at bigint) AS r
@@ -138,7 +137,7 @@ ORDER BY a.delivery, a.number;
 
 -- name: replayable_by_id
 -- Return the events among these ids that can be replayed to a webhook.
--- IN instead of a join: SQLite would read all of the team's events. Events outside the feed can be replayed only to
+-- For a join instead of IN, SQLite would read all of the team's events. Events outside the feed can be replayed only to
 -- webhooks that received them.
 SELECT e.key, e.id, e.type, e.subject, d.state, d.attempt - d.earlier
 FROM event e
@@ -149,7 +148,7 @@ ORDER BY e.id;
 
 -- name: replayable_by_time
 -- Return the events of an id and time range that can be replayed to a webhook.
--- The id range is repeated for deliveries: otherwise PostgreSQL reads all earlier deliveries again for each batch.
+-- The id range is repeated for deliveries, so that PostgreSQL does not read all earlier deliveries for each batch.
 SELECT e.key, e.id, e.type, e.subject, d.state, d.attempt - d.earlier
 FROM event e
 LEFT JOIN delivery d ON d.webhook = :webhook AND d.event = e.id AND d.event > :after AND d.event < :end

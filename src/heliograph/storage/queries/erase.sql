@@ -1,7 +1,7 @@
--- Erasure of an address of a team: scans its rows in batches and changes rows that contain the address.
--- A `scan_` query returns the rows of a batch that may contain the address, and the last row, where the next batch
--- begins. Columns: row key, texts to change, further columns for exports.
--- Written rows include their owner columns: without these, SQLite would read all rows of the team.
+-- Erases an address from a team's rows: scans the rows in batches and changes those that contain the address.
+-- A `scan_` query returns the rows of a batch that may contain the address, and the last row of the batch, after which
+-- the next batch begins. Columns: row key, texts to change, further columns for exports.
+-- The rows of an `erase_` query include the column of their owner (such as the team), which SQLite needs to find them.
 
 -- name: mark_erased
 -- Mark the account as having erased addresses; this also locks the account row.
@@ -49,7 +49,7 @@ ORDER BY key LIMIT :limit;
 
 -- name: scan_messages
 -- Return a batch of message ids with a flag that shows whether the message may contain the address.
--- count(*) instead of EXISTS, for which PostgreSQL would read all recipients.
+-- count(*) is used instead of EXISTS, for which PostgreSQL would read all recipients.
 WITH seen AS (
     SELECT key, id, record FROM message WHERE team = :team AND id > :after ORDER BY id LIMIT :limit
 ), found AS MATERIALIZED (
@@ -64,7 +64,7 @@ SELECT id, hit FROM found WHERE hit OR id = (SELECT max(id) FROM seen) ORDER BY 
 
 -- name: lock_erased
 -- Lock messages and return their records and contents.
--- CROSS JOIN: otherwise SQLite reads all messages of the team.
+-- CROSS JOIN keeps SQLite from reading all messages of the team.
 SELECT m.key, m.record, c.body FROM rows(:ids, id text) AS r
 CROSS JOIN message m ON m.team = :team AND m.id = r.id  --sqlite
 JOIN message m ON m.team = :team AND m.id = r.id        --postgres

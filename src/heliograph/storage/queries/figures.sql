@@ -54,7 +54,7 @@ GROUP BY f.team, f.hour;
 
 -- name: team_queue
 -- Return per lane the number of waiting rows, up to `most`, and the first due time.
--- ORDER BY matches the index outbox_due: without it, PostgreSQL may read the whole queue.
+-- ORDER BY is that of the index outbox_due; without it, PostgreSQL may read the whole queue.
 SELECT l.lane,
        (SELECT count(*) FROM (SELECT 1 FROM outbox o WHERE o.lane = l.lane AND o.team = :team AND o.owner IS NULL
                               ORDER BY o.due_at LIMIT :most) AS waiting),
@@ -62,8 +62,8 @@ SELECT l.lane,
 FROM rows(:lanes, lane text) AS l;
 
 -- name: team_held
--- Return how many messages of a channel are held for an internal reason (held_at). Only the next `most` due rows of
--- each lane are counted.
+-- Return how many messages of a channel are held for a reason of our own (held_at).
+-- Only the next `most` due rows of each lane are counted.
 SELECT (SELECT count(*) FROM (SELECT o.message, o.held_at FROM outbox o
                               WHERE o.lane = l.lane AND o.team = :team AND o.owner IS NULL
                               ORDER BY o.due_at LIMIT :most) AS next

@@ -61,8 +61,8 @@ UPDATE gram_span SET gone = gone + r.count FROM rows(:spans, span bigint, count 
 WHERE gram_span.span = r.span;
 
 -- name: empty_blocks
--- Return the blocks to drop from the index: those before the first message, the block of the last message, and later ones.
--- SQLite reuses keys when the newest messages are deleted.
+-- Return the blocks to drop from the index: those before the first message, and the block of the last message and later
+-- ones, because SQLite reuses keys when the newest messages are deleted.
 SELECT span FROM gram_span WHERE span < coalesce((SELECT min(key) FROM message) >> 12, 0)
 UNION
 SELECT span FROM gram_span WHERE span >= coalesce((SELECT max(key) FROM message) >> 12, 0);

@@ -105,7 +105,7 @@ ORDER BY r.message, p.position;
 SELECT b.message, b.hash FROM rows(:messages, message bigint) AS r JOIN blob b ON b.message = r.message;
 
 -- name: mark_inbox
--- Mark a message as read, unread or deleted; no row if nothing changes.
+-- Mark a message as read, unread or deleted; returns no row if nothing changes.
 -- A deleted message stays deleted. CAST sets the types of the parameters.
 INSERT INTO inbox_mark (message, opened, deleted)
 SELECT key, CAST(:opened AS smallint), CAST(:deleted AS smallint) FROM message WHERE team = :team AND id = :id

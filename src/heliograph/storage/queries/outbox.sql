@@ -16,8 +16,8 @@ FROM waiting w WHERE w.team IS NOT NULL;
 
 -- name: claim
 -- Claim up to `share` rows of each team that are due by the team's clock.
--- PostgreSQL skips rows that another worker is claiming; SQLite has a single writer. MATERIALIZED: otherwise PostgreSQL
--- may run the subquery once per row of a table that it considers small, and each run would lock other rows.
+-- PostgreSQL skips rows that another worker is claiming; SQLite has a single writer. MATERIALIZED keeps PostgreSQL from
+-- running the subquery once per row of a table that it considers small, where each run would lock other rows.
 WITH picked AS MATERIALIZED (
     SELECT o.key FROM rows(:teams, team bigint, now bigint) AS t  --sqlite
     JOIN outbox o ON o.key IN (                                   --sqlite
@@ -37,14 +37,13 @@ RETURNING key, epoch, team, message, position, promises, first_at, attempt, defe
 
 -- name: count_poison_candidates
 -- Return the number of due poison-message candidates.
--- The literal is that of the index outbox_suspect: without it, the whole queue would be read.
+-- The literal 2 is that of the index outbox_suspect; with a parameter, the whole queue would be read.
 SELECT count(*) FROM outbox o WHERE o.owner IS NULL AND o.claims >= 2 AND o.alone < :deaths
    AND o.due_at <= :now + coalesce((SELECT m.ahead FROM rows(:moved, team bigint, ahead bigint) AS m WHERE m.team = o.team), 0);
 
 -- name: claim_poison_candidate
--- Claim one poison-message candidate, to be retried in isolation.
--- Its next due time is set in advance: if the worker crashes, the row waits longer after each crash and others go
--- first.
+-- Claim one poison-message candidate, which a worker processes alone.
+-- Its next due time is set in advance, so that the row waits longer after each crash of its worker and others go first.
 WITH picked AS MATERIALIZED (
     SELECT o.key FROM outbox o
     WHERE o.owner IS NULL AND o.claims >= 2 AND o.alone < :deaths
@@ -78,7 +77,7 @@ FOR UPDATE SKIP LOCKED  --postgres
 ;
 
 -- name: wake_held
--- Make rows due again that wait for a carrier that is available again; they get their original due time.
+-- Give rows that were held because a carrier was unavailable their original due time again.
 WITH picked AS MATERIALIZED (
     SELECT o.key FROM rows(:lanes, lane text) AS l
     JOIN outbox o ON o.lane = l.lane AND o.due_at > :now AND o.held_at IS NOT NULL AND o.owner IS NULL
@@ -101,7 +100,7 @@ SELECT c.message, c.body FROM rows(:messages, message bigint) AS p JOIN whole_co
 
 -- name: heartbeat
 -- Renew the leases of claims in progress, including claims that were freed but not claimed again (see fence).
--- Only claims in progress are listed: a claim whose result was lost must expire.
+-- The caller lists only claims in progress, because a claim whose result was lost must expire.
 UPDATE outbox SET owner = :owner, lease_until = :lease_until
 FROM rows(:claims, key bigint, epoch bigint) AS r
 WHERE outbox.key = r.key AND outbox.epoch = r.epoch
@@ -116,7 +115,7 @@ FROM rows(:claims, key bigint, epoch bigint, shared smallint, alone smallint) AS
 WHERE outbox.key = r.key AND outbox.epoch = r.epoch AND outbox.owner || '' = :owner;
 
 -- name: leave_isolation
--- Mark claims as no longer in isolation, and take back the isolated attempt that was counted for each.
+-- Record that a worker no longer processes these claims alone; a crash of the worker does not count against them then.
 UPDATE outbox SET alone = alone - 1
 FROM rows(:claims, key bigint, epoch bigint) AS r
 WHERE outbox.key = r.key AND outbox.epoch = r.epoch AND outbox.owner || '' = :owner;
@@ -130,11 +129,11 @@ UPDATE outbox SET owner = NULL, lease_until = NULL WHERE owner = :owner;
 UPDATE outbox SET owner = NULL, lease_until = NULL WHERE owner IS NOT NULL AND lease_until <= :over RETURNING key;
 
 -- name: find_poison
--- Return messages whose workers crashed `deaths` times in isolation.
+-- Return messages with which `deaths` workers crashed that processed nothing else.
 SELECT key, epoch, message, position, team FROM outbox
 WHERE owner IS NULL AND claims >= 2 AND alone >= :deaths AND promises IS NULL
 LIMIT 100;
 
 -- name: drop_poisoned_reports
--- Delete simulated reports whose workers crashed `deaths` times in isolation.
+-- Delete simulated reports with which `deaths` workers crashed that processed nothing else.
 DELETE FROM outbox WHERE owner IS NULL AND claims >= 2 AND alone >= :deaths AND promises IS NOT NULL;

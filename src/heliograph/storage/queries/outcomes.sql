@@ -3,8 +3,7 @@
 -- name: fence
 -- Lock and return the claims among these that the caller still holds, or that were freed and not claimed again.
 -- `claims` is 0 once an outcome of the claim is recorded.
--- `|| ''` keeps SQLite from using the index on owner: it would read all our claims for each row (100 claims: 20 times
--- slower).
+-- `|| ''` keeps SQLite from using the index on owner, with which it would read all our claims for each row.
 SELECT o.key, o.epoch FROM rows(:claims, key bigint, epoch bigint) AS r
 JOIN outbox o ON o.key = r.key AND o.epoch = r.epoch
  AND (o.owner || '' = :owner OR (o.owner IS NULL AND o.claims > 0))
@@ -28,7 +27,7 @@ FOR UPDATE OF o SKIP LOCKED  --postgres
 
 -- name: recipients_by_carrier_id
 -- Return the recipients with these carrier message ids.
--- IN instead of a join: SQLite would read all rows of the carrier and look up each in the ids.
+-- For a join instead of IN, SQLite would read all rows of the carrier and look up each in the ids.
 SELECT r.carrier_id, r.message, r.position FROM recipient r
 WHERE r.carrier = :carrier AND r.carrier_id IN (SELECT carrier_id FROM rows(:ids, carrier_id text) AS i)
 ORDER BY r.message;
@@ -76,7 +75,7 @@ SELECT 1 FROM early_report WHERE created_at > :since LIMIT 1;
 
 -- name: pop_early_reports
 -- Delete and return early delivery reports whose carrier message id is now known.
--- count(*) instead of EXISTS, for which PostgreSQL may read all recipients.
+-- count(*) is used instead of EXISTS, for which PostgreSQL may read all recipients.
 DELETE FROM early_report WHERE created_at > :since AND 0 < (
     (SELECT count(*) FROM recipient r WHERE r.carrier = early_report.carrier AND r.carrier_id = early_report.carrier_id)
     + (SELECT count(*) FROM part p WHERE p.carrier = early_report.carrier AND p.carrier_id = early_report.carrier_id)
@@ -87,8 +86,8 @@ RETURNING key, carrier, carrier_id, report;
 
 -- name: find_recipient
 -- Return a recipient by message id and position.
--- The caller does not know the team, and the index on ids begins with the team, so all accounts are tried. CROSS JOIN:
--- otherwise SQLite starts with the messages.
+-- The caller does not know the team, and the index on ids begins with the team, so all accounts are tried. CROSS JOIN
+-- keeps SQLite from starting with the messages.
 SELECT m.key, r.carrier_id, r.address FROM account a
 CROSS JOIN message m ON m.team = a.team AND m.id = :id  --sqlite
 JOIN message m ON m.team = a.team AND m.id = :id        --postgres
@@ -108,7 +107,7 @@ SELECT e.message, e.recipient, e.status, e.detail
 FROM rows(:messages, message bigint) AS r JOIN event e ON e.message = r.message;
 
 -- name: insert_callback_seen
--- Record a carrier callback; no row if the callback was already processed.
+-- Record a carrier callback; returns no row if the callback was already processed.
 INSERT INTO callback_seen (carrier, id, created_at) VALUES (:carrier, :id, :created_at)
 ON CONFLICT (carrier, id) DO NOTHING RETURNING 1;
 
@@ -117,7 +116,7 @@ ON CONFLICT (carrier, id) DO NOTHING RETURNING 1;
 DELETE FROM callback_seen WHERE carrier = :carrier AND id = :id;
 
 -- name: early_return_at
--- Return the early bounce report of a recipient.
+-- Return the stored bounce of a recipient that arrived before the send was recorded.
 SELECT report FROM early_return WHERE message = :message AND position = :position;
 
 -- name: record_absent_domains

@@ -41,7 +41,7 @@ UPDATE person SET password = :password WHERE id = :id;
 UPDATE person SET proven = :proven WHERE id = :id;
 
 -- name: set_name
--- Change the name of an account; no row if unchanged.
+-- Change the name of an account; returns no row if unchanged.
 UPDATE person SET name = :name WHERE id = :id AND name <> :name RETURNING id;
 
 -- name: set_operator
@@ -49,7 +49,7 @@ UPDATE person SET name = :name WHERE id = :id AND name <> :name RETURNING id;
 UPDATE person SET operator = :operator, observer = :observer WHERE id = :id;
 
 -- name: lock_operators
--- Lock and return all operators, before one loses the role: at least one must remain.
+-- Lock and return all operators, before one loses the role, because at least one must remain.
 SELECT id, email, name, password, totp, operator, proven, observer FROM person WHERE operator = 1
 FOR UPDATE  --postgres
 ;
@@ -83,7 +83,7 @@ DELETE FROM link WHERE team IN (SELECT team FROM rows(:teams, team text) AS r);
 UPDATE person SET totp = :totp WHERE id = :id;
 
 -- name: use_totp_step
--- Mark a TOTP time step as used; no row if this or a later step was already used.
+-- Mark a TOTP time step as used; returns no row if this or a later step was already used.
 UPDATE person SET totp_step = :step WHERE id = :id AND totp_step < :step RETURNING id;
 
 -- name: insert_recovery
@@ -95,7 +95,7 @@ INSERT INTO recovery (person, hash) SELECT person, hash FROM rows(:codes, person
 SELECT count(*) FROM recovery WHERE person = :person;
 
 -- name: use_recovery
--- Delete a recovery code when it is used; no row if it is unknown.
+-- Delete a recovery code when it is used; returns no row if it is unknown.
 DELETE FROM recovery WHERE person = :person AND hash = :hash RETURNING person;
 
 -- name: delete_recovery
@@ -133,7 +133,7 @@ DELETE FROM invitation WHERE person = :person AND team = :team RETURNING role;
 DELETE FROM invitation WHERE person = :person;
 
 -- name: lock_members
--- Lock and return the members of a team, before a role changes: the change may depend on the other roles.
+-- Lock and return the members of a team, before a role changes, because the change may depend on the other roles.
 SELECT person, role FROM member WHERE team = :team
 FOR UPDATE  --postgres
 ;
@@ -216,7 +216,7 @@ DELETE FROM link WHERE hash = :hash AND expires_at > :now
 RETURNING person, purpose, team, maker, proven, expires_at;
 
 -- name: use_once
--- Mark a single-use value as used; no row if it was already used.
+-- Mark a single-use value as used; returns no row if it was already used.
 INSERT INTO link (hash, person, purpose, expires_at) VALUES (:hash, '', 'spent', :expires_at)
 ON CONFLICT (hash) DO NOTHING RETURNING hash;
 
@@ -246,13 +246,13 @@ WHERE person = :person ORDER BY created_at, id;
 SELECT id, person, name, public_key, sign_count, created_at, used_at FROM passkey WHERE id = :id;
 
 -- name: insert_passkey
--- Insert a passkey; no row if the credential id exists.
+-- Insert a passkey; returns no row if the credential id exists.
 INSERT INTO passkey (id, person, name, public_key, sign_count, created_at)
 VALUES (:id, :person, :name, :public_key, :sign_count, :created_at)
 ON CONFLICT (id) DO NOTHING RETURNING id;
 
 -- name: use_passkey
--- Record the use of a passkey; no row if its signature counter did not increase.
+-- Record the use of a passkey; returns no row if its signature counter did not increase.
 -- Authenticators without a counter always report 0.
 UPDATE passkey SET sign_count = :count, used_at = :now
 WHERE id = :id AND (sign_count < :count OR (sign_count = 0 AND :count = 0)) RETURNING id;

@@ -10,7 +10,7 @@ VALUES (:id, :hash, '', :platform_key, :team, :pages, :return_url, :expires_at);
 SELECT id, platform_key, team, pages, return_url, csrf FROM portal WHERE hash = :hash AND expires_at > :now;
 
 -- name: open_portal
--- Replace the hash of a link, which thereby becomes invalid, by that of a session; no row if the link is invalid.
+-- Replace the hash of a link, which becomes invalid, by that of a session; returns no row if the link was invalid.
 UPDATE portal SET hash = :session_hash, csrf = :csrf, expires_at = :expires_at
 WHERE hash = :hash AND csrf = '' AND expires_at > :now RETURNING id;
 

@@ -1,7 +1,7 @@
 -- Inbound emails.
 
 -- name: insert_received
--- Insert an inbound email; no row if the same email is already stored.
+-- Insert an inbound email; returns no row if the same email is already stored.
 INSERT INTO received (id, team, sender, digest, raw, size, automatic, held, has_body, created_at, record, body)
 VALUES (:id, :team, :sender, :digest, :digest, :size, :automatic, :held, 1, :now, :record, :body)
 ON CONFLICT (team, digest) DO NOTHING RETURNING id;

@@ -26,7 +26,8 @@ FROM request_log
 WHERE team = :team AND id = :id;
 
 -- name: vendor_calls_of_key
--- Return the calls that a key made through the APIs of other services, accepted or refused, with the newest of each.
+-- Return a key's calls through the APIs of other services, by route, client and code, with the newest call of each.
+-- `refused`: 1 for refused calls, 0 for accepted ones.
 SELECT n.route, n.client, n.refused, n.code, n.message, n.status, n.id, n.at, g.calls
 FROM (SELECT max(id) AS newest, count(*) AS calls FROM request_log
       WHERE team = :team AND refused = :refused AND id >= :since AND key = :key AND route LIKE '% /compat/%'
@@ -50,7 +51,7 @@ WHERE id IN (SELECT id FROM request_log WHERE id < :before ORDER BY id LIMIT :li
 
 -- name: trim_requests
 -- Delete requests beyond the newest :most of each kind, for teams with recent requests.
--- `+ 0` keeps SQLite from using the index on team, all of which it would read.
+-- `+ 0` keeps SQLite from reading the whole index on team.
 DELETE FROM request_log WHERE id IN (
     SELECT o.id
     FROM (SELECT DISTINCT team + 0 AS team, refused + 0 AS refused FROM request_log WHERE id > :since) t

@@ -14,7 +14,7 @@ DELETE FROM marketing WHERE key IN (
     SELECT key FROM marketing WHERE created_at <= :before ORDER BY created_at LIMIT :limit) RETURNING 1;
 
 -- Data with a retention per team is read team by team along an index. `own`: teams with their own retention; data up to
--- `before` is deleted. CROSS JOIN: otherwise SQLite reads the whole index and looks up the team of each row.
+-- `before` is deleted. CROSS JOIN keeps SQLite from reading the whole index and looking up the team of each row.
 
 -- name: ended_messages
 -- Return a batch of final messages whose retention has ended, with or without content (`has_body`).
@@ -28,7 +28,7 @@ CROSS JOIN LATERAL (                                                            
 LIMIT :limit;
 
 -- name: lock_ended
--- Lock and return the messages among these that are still final: an operator may have retried some.
+-- Lock and return the messages among these that are still final, because an operator may have retried some.
 SELECT key FROM message
 WHERE key IN (SELECT message FROM rows(:messages, message bigint) AS r) AND ended_at IS NOT NULL
 ORDER BY key
@@ -44,8 +44,8 @@ UPDATE message SET has_body = 0 WHERE key IN (SELECT message FROM rows(:messages
 DELETE FROM content WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r) RETURNING shared;
 
 -- name: lock_texts
--- Lock shared texts before purge_texts.
--- Otherwise two transactions that delete the last two contents would each leave the text to the other.
+-- Lock shared texts before purge_texts: two transactions that delete the last two contents of a text would otherwise
+-- both leave the text to the other.
 SELECT key FROM shared_text WHERE key IN (SELECT key FROM rows(:texts, key bigint) AS r) ORDER BY key
 FOR UPDATE  --postgres
 ;

@@ -32,7 +32,7 @@ JOIN message m ON m.team = :team AND m.id = r.id        --postgres
 
 -- name: tagged_messages
 -- Return a page of messages with a tag, newest first.
--- CROSS JOIN, and ORDER BY on the tag only: otherwise the databases scan all messages of the team.
+-- CROSS JOIN, and ORDER BY on the tag only, keep the databases from scanning all messages of the team.
 SELECT m.key, m.id, m.channel, m.status, m.template_id, m.created_at, m.record FROM tag t
 CROSS JOIN message m ON m.team = t.team AND m.id = t.id  --sqlite
 JOIN message m ON m.team = t.team AND m.id = t.id        --postgres
@@ -81,7 +81,7 @@ SELECT count(*) FROM (
 
 -- name: states_of_tagged
 -- Return the number of messages with a tag by status, for the newest `most`.
--- CROSS JOIN: otherwise SQLite reads all messages of the team.
+-- CROSS JOIN keeps SQLite from reading all messages of the team.
 SELECT m.status, count(*) FROM (
     SELECT id FROM tag WHERE team = :team AND tag = :tag AND id > :low AND id < :high ORDER BY id DESC LIMIT :most
 ) AS t
@@ -104,7 +104,7 @@ SELECT p.message, p.status, count(*) FROM rows(:messages, message bigint) AS r
 JOIN recipient p ON p.message = r.message GROUP BY p.message, p.status;
 
 -- name: templates_in_states
--- Return the templates of messages in these states, '' for none.
+-- Return the templates of messages in these states; '' stands for messages without a template.
 -- Skips from template to template along the index.
 WITH RECURSIVE used (status, template) AS (
     SELECT r.status, (SELECT coalesce(template_id, '') FROM message WHERE team = :team AND status = r.status
@@ -140,8 +140,8 @@ FROM found f JOIN message m ON m.key = f.key ORDER BY m.id DESC;
 SELECT key, id FROM message WHERE team = :team AND id <= :id ORDER BY id DESC LIMIT 1;
 
 -- name: recipient_index_range
--- Return the first and the last block of the recipient search index. Two subqueries: with both in one, SQLite would
--- read the whole table.
+-- Return the first and the last block of the recipient search index.
+-- There are two subqueries, because SQLite would read the whole table for both in one.
 SELECT (SELECT min(span) FROM seen_recipient), (SELECT max(span) FROM seen_recipient);
 
 -- name: next_recipient_block
@@ -162,8 +162,8 @@ ORDER BY m.key DESC LIMIT :limit;
 
 -- name: search_queued
 -- Return queued messages to an address, which are not in the recipient search index before the first attempt.
--- Reads all queued rows of the team (see erase.sql). CROSS JOIN: otherwise SQLite scans all messages, because the
--- result is ordered by key.
+-- Reads all queued rows of the team (see erase.sql). CROSS JOIN keeps SQLite from scanning all messages, as the order by
+-- key suggests.
 WITH queue AS (
     SELECT o.message FROM rows(:lanes, lane text) AS l
     JOIN outbox o ON o.lane = l.lane AND o.team = :team AND o.owner IS NULL
@@ -221,8 +221,8 @@ FROM (SELECT event, attempt, created_at, state FROM delivery WHERE webhook = :we
 
 -- name: queues_version
 -- Return the version of the queues page.
--- Counts no further than `most`: a longer queue changes at its ends. Waiting rows are represented by the sum of due_at,
--- because a simulated report reuses the row of the sent message.
+-- Counts no further than `most`, because a longer queue changes at its ends. Waiting rows are represented by the sum of
+-- due_at, because a simulated report reuses the row of the sent message.
 SELECT (SELECT min(key) FROM outbox), (SELECT max(key) FROM outbox),
        (SELECT CAST(sum(due_at) AS BIGINT) FROM (SELECT due_at FROM outbox WHERE owner IS NULL LIMIT :most) AS waiting),
        (SELECT count(*) FROM (SELECT 1 FROM outbox WHERE owner IS NOT NULL LIMIT :most) AS working),
@@ -250,7 +250,7 @@ ORDER BY id DESC LIMIT :limit;
 
 -- name: verifications_in_state
 -- Return a page of verifications in a state, newest first.
--- `stored` is the state in the table. INDEXED BY: otherwise SQLite uses the unique index on ids.
+-- `stored` is the state in the table. INDEXED BY keeps SQLite from using the unique index on ids.
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
        sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated,
        coalesce(given, phone), channel, channels, resent, added, reason
@@ -285,7 +285,7 @@ ORDER BY t.id DESC LIMIT :limit;
 
 -- name: search_phone
 -- Return a page of verifications of a phone, newest first.
--- Uses the index on phones: a phone has so few verifications that sorting is cheap.
+-- Uses the index on phones, because a phone has so few verifications that sorting is cheap.
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
        sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated,
        coalesce(given, phone), channel, channels, resent, added, reason

@@ -143,6 +143,6 @@ DELETE FROM notice_choice WHERE team = :team;
 DELETE FROM chat_hook WHERE team = :team;
 
 -- name: delete_team_settings
--- Delete the team's setup records, except the record of the team itself: its deletion gets a new version, so that other
--- processes read it.
+-- Delete the team's setup records, except the record of the team itself, whose deletion gets a new version, so that
+-- other processes notice.
 DELETE FROM setting WHERE team = :team AND kind <> 'team';

@@ -2,9 +2,9 @@
 
 -- name: next_due
 -- Return when the team's first work is due by its clock, whether claimed or not.
--- Covers messages, webhooks, deferred emails and codes. A row that is retried in isolation has its due time moved in
+-- Covers messages, webhooks, deferred emails and codes. The row of a poison-message candidate has its due time moved in
 -- advance, in case its worker crashes; while it is claimed, it counts as due.
--- CROSS JOIN and the plus signs: otherwise SQLite reads all messages and verifications of the team.
+-- CROSS JOIN and the plus signs keep SQLite from reading all messages and verifications of the team.
 SELECT min(due_at) FROM (
     SELECT (SELECT min(o.due_at) FROM outbox o WHERE o.lane = l.lane AND o.owner IS NULL AND o.team = :team) AS due_at
     FROM rows(:lanes, lane text) AS l
@@ -49,7 +49,7 @@ DELETE FROM delivery WHERE webhook IN (SELECT webhook FROM rows(:webhooks, webho
 DELETE FROM event WHERE team = :team AND NOT EXISTS (SELECT 1 FROM message m WHERE m.key = event.message);
 
 -- name: delete_verifications
--- Delete the team's verifications, except those whose code is being sent: their process settles the hold.
+-- Delete the team's verifications, except those whose code is being sent, because their process settles the hold.
 DELETE FROM verification WHERE team = :team AND owner IS NULL;
 
 -- name: delete_empty_batches

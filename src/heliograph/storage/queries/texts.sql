@@ -39,7 +39,7 @@ RETURNING 1;
 DELETE FROM last_writer WHERE phone = :address AND team = :team;
 
 -- name: record_auto_reply
--- Record an automatic reply; no row if the same reply was sent to the phone after :since.
+-- Record an automatic reply; returns no row if the same reply was sent to the phone after :since.
 INSERT INTO text_answer (team, phone, channel, word, created_at) VALUES (:team, :phone, :channel, :word, :at)
 ON CONFLICT (team, phone, channel, word) DO UPDATE SET created_at = excluded.created_at
 WHERE text_answer.created_at <= :since

@@ -24,7 +24,7 @@ ON CONFLICT (team, address, category) DO NOTHING
 RETURNING address, category, reason, created_at;
 
 -- name: delete_unsubscribes
--- Delete and return the entries of an address in these categories; all of its entries without categories.
+-- Delete and return the entry of an address in a category; all of its entries if `category` is empty.
 DELETE FROM unsubscribe WHERE team = :team AND address = :address AND (category = :category OR :category = '')
 RETURNING address, category, reason, created_at;
 

@@ -88,7 +88,7 @@ SELECT 1 FROM verification v LEFT JOIN rows(:moved, team bigint, now bigint) AS 
 WHERE v.next_at IS NOT NULL AND v.next_at <= coalesce(r.now, :now) AND v.owner IS NULL LIMIT 1;
 
 -- name: claim_codes
--- Claim verifications due for their next channel: the last one failed or reported no receipt in time.
+-- Claim verifications that are due for their next channel, because the last one failed or sent no receipt in time.
 WITH picked AS MATERIALIZED (
     SELECT v.key FROM verification v LEFT JOIN rows(:moved, team bigint, now bigint) AS r ON r.team = v.team
     WHERE v.next_at IS NOT NULL AND v.next_at <= coalesce(r.now, :now) AND v.owner IS NULL
@@ -117,7 +117,7 @@ WHERE (team, id) IN (SELECT r.team, r.id FROM rows(:ids, team bigint, id text) A
 
 -- name: expire_verifications
 -- Mark a batch of pending verifications as expired.
--- The status is checked twice: PostgreSQL checks the outer condition again after waiting for a concurrent check.
+-- The status is compared twice, because PostgreSQL evaluates the outer condition again after it waited for a check.
 UPDATE verification SET status = 'expired', next_at = NULL
 WHERE status = 'pending'
   AND key IN (SELECT key FROM verification

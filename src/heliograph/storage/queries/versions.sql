@@ -2,8 +2,7 @@
 
 -- name: save_versions
 -- Insert or update template versions.
--- Fields other than the content may change within a version; author and time stay the same from publication on. The
--- databases read JSON differently.
+-- Fields other than the content may change within a version; author and time stay the same from publication on.
 INSERT INTO template_version (template, version, body, person, at)
 SELECT template, version, body, person, at
 FROM rows(:versions, template text, version bigint, body text, person text, at bigint) AS r

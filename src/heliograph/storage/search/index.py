@@ -47,8 +47,7 @@ class SearchIndex:
         blocks = await self._database.read(partial(_blocks_to_build, now=now))
         if not blocks:
             return False
-        # Random, so that processes rarely build the same
-        block = blocks[0 if random_number & 1 else random_number % len(blocks)]
+        block = blocks[0 if random_number & 1 else random_number % len(blocks)]  # processes rarely choose the same one
         erase_counter, rows = await self._database.read(partial(_read_block, block=block))
         if not _is_settled(rows, now):
             return len(blocks) > 1
@@ -86,7 +85,7 @@ async def existing_blocks(
 ) -> AsyncIterator[int]:
     """Yield the blocks from `lowest` to `highest`, both included, that are indexed or contain messages.
 
-    A gap between keys takes one query, however wide it is.
+    Each gap in the message keys is skipped with one query.
     """
     step = 1 if oldest_first else -1
     block = lowest if oldest_first else highest
@@ -114,9 +113,9 @@ def _is_settled(rows: Sequence[Any], now: int) -> bool:
 
 
 async def _positions_by_term(rows: Sequence[Any]) -> dict[str, list[int]]:
-    """Map each index term to the positions of the messages that have it.
+    """Map each index term to the positions of the messages that have the term, and yield to the event loop meanwhile.
 
-    Yields to the event loop after every few messages. A text that recurs is split into trigrams only once.
+    A text that occurs in several messages is split into trigrams only once.
     """
     positions_by_facts: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     positions_by_text: dict[str, list[int]] = defaultdict(list)
@@ -154,9 +153,9 @@ async def _index_rows(block: int, positions_by_term: Mapping[str, list[int]]) ->
 async def _write_block(
     tx: Tx, block: int, erase_counter: int, message_count: int, index_rows: Sequence[Any], now: int
 ) -> bool:
-    """Write the index rows of a block of messages. Writes nothing if messages were erased or deleted since the read.
+    """Write the index rows of a block, unless messages were erased or deleted since the read.
 
-    In that case a later call builds the block again.
+    In that case, a later call builds the block again.
     """
     ((current_counter,),) = await tx.run("lock_grams")
     ((current_count,),) = await tx.run("count_keys", low=block << BLOCK_BITS, high=(block + 1) << BLOCK_BITS)
@@ -176,10 +175,7 @@ async def invalidate_builds(tx: Tx) -> None:
 
 
 async def remove_terms(tx: Tx, records: Iterable[tuple[int, str, str]]) -> None:
-    """Remove the index terms of the old records that the new records no longer have.
-
-    `records`: (message key, old record, new record).
-    """
+    """Remove index terms that messages no longer have. `records`: (message key, old record, new record)."""
     removed: dict[tuple[int, str], set[int]] = defaultdict(set)
     for key, old_record, new_record in records:
         for term in text_terms(old_record) - text_terms(new_record):

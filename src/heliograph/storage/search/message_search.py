@@ -1,4 +1,4 @@
-"""Queries for the pages of messages and verifications: search over all channels, one message with its timeline.
+"""Searches messages and verifications over all channels, and reads one message with its timeline.
 
 Every result is bounded. States and templates are found by their index (ADR 0023), whole addresses in a separate table
 (ADR 0015), everything else by the trigram index (ADR 0029).
@@ -33,16 +33,13 @@ _MIN_RANDOM_PART, _MAX_RANDOM_PART = 0, (1 << 80) - 1  # limits of the random pa
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
-    """Conditions for messages or verifications; None matches anything.
-
-    `before`: the last id of the previous page.
-    """
+    """Conditions for messages or verifications; None matches anything."""
 
     limit: int
     channel: Channel | None = None
     status: str | None = None
-    failure: str | None = None  # one of FAILURE_STATES: state of any recipient; not combined with `status`
-    address: str | None = None  # normalised; not combined with the fields below
+    failure: str | None = None  # one of FAILURE_STATES, which any recipient has; set either this or `status`
+    address: str | None = None  # normalised; not combined with `needle`, `id_start`, `key_id` or `domain`
     needle: SearchQuery | None = None  # part of a recipient, of the subject or of the id
     id_start: str | None = None  # beginning of the id, with its prefix
     template_id: str | None = None
@@ -52,7 +49,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     oldest_first: bool = False
     created_after: int = 0
     created_before: int = LATEST_TIME
-    before: str | None = None
+    before: str | None = None  # last id of the previous page
     # Offset of the team's test clock in ms: ids may be this much older than the times of their messages
     clock_offset: int = 0
 
@@ -150,13 +147,10 @@ Row = TypeVar("Row", MessageListRow, VerificationRow)
 
 
 class SearchPage(msgspec.Struct, Generic[Row], frozen=True, kw_only=True):
-    """One page of search results, in order.
-
-    `after`: cursor of the next page; None if this is the last page.
-    """
+    """One page of search results, in order."""
 
     rows: Sequence[Row]
-    after: str | None = None
+    after: str | None = None  # cursor of the next page; None if this is the last page
     is_incomplete: bool = False  # the search stopped before the page was full
 
 
@@ -402,9 +396,9 @@ async def _search_tagged(tx: Tx, team: int, search: Search, tag: tuple[str, str]
 
 
 async def _search_by_address(tx: Tx, team: int, search: Search) -> SearchPage[MessageListRow]:
-    """Return a page of matching messages to an address: those still waiting first, then attempted ones, newest first.
+    """Return a page of matching messages to an address, newest first.
 
-    Attempted messages are read block by block.
+    Waiting messages are read from the queues; attempted ones from the index of recipients, block by block.
     """
     ((oldest_block, block),) = await tx.run("recipient_index_range")
     field_names = ("address", "channel", "status", "template_id", "created_after", "created_before")

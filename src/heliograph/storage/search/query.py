@@ -1,8 +1,8 @@
-"""Searches all messages of a team by parts of their texts and by properties that never change (ADR 0029).
+"""Searches all messages of a team by parts of their texts, and by properties such as channel and API key (ADR 0029).
 
-Such properties are, for example, channel and API key. Blocks of the index are read in growing steps, newest or oldest
-first. Each candidate from the index is checked against its message; a block that is not indexed yet is scanned. One
-search reads at most about READ_MAX messages and returns where the next search continues.
+Blocks of the index are read in growing steps, newest or oldest first. Each candidate from the index is checked against
+its message; a block that is not indexed yet is scanned. One search reads at most about READ_MAX messages and returns
+where the next search continues.
 """
 
 from collections import Counter
@@ -25,8 +25,8 @@ from heliograph.domain.setup.records import Channel
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.search.index import existing_blocks
 
-READ_MAX = 10_000  # messages that one search reads
-STEP_MAX = 512
+READ_MAX = 10_000  # about the maximum of messages that one search reads
+STEP_MAX = 512  # maximum blocks that are read at once
 COUNT_BLOCKS_MAX = 1000  # four million messages, newest first
 SAMPLED_BLOCKS = 8  # blocks in which index terms are counted
 TERMS_MAX = 4  # maximum index terms per text: the rarest ones already exclude nearly all other messages
@@ -245,9 +245,10 @@ async def _read_messages(
 
 
 async def _continue_id(tx: Tx, team: int, key: int, key_range: tuple[int, int], oldest_first: bool) -> str | None:
-    """Return the id after which the next search continues; None if the team has no message in the checked range.
+    """Return the id after which the next search continues; None if the team has no message in the block's checked part.
 
-    It is the id of the team's message with this key, or of the nearest message in the block that was already checked.
+    The search stopped at `key`, whose message may belong to another team. Then the id is that of the team's last
+    message that was checked before it.
     """
     block = key >> BLOCK_BITS
     lowest, highest = (block << BLOCK_BITS, key) if oldest_first else (key, (block + 1) << BLOCK_BITS)
