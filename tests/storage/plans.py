@@ -324,7 +324,6 @@ INDEXES = {
     "delete_team_spend_counted": "spend_counted_pkey",
     "delete_team_credit_references": "credit_reference_pkey",
     "delete_team_figures": "figure_pkey",
-    "delete_team_reputation": "reputation_pkey",
     "delete_team_requests": "request_log_by_team",
     "delete_team_reports": "aggregate_report_by_age",
     "delete_team_dmarc": "dmarc_source_by_age",

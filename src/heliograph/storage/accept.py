@@ -73,15 +73,15 @@ async def accept(
     if decider.batch_rows:
         await tx.run("insert_batches", batches=decider.batch_rows)
     if accepted := decider.accepted:
-        scheduled = await write_accepted(tx, accepted, decider.accounts, message_keys)
-        thresholds = {i.team: (i.credit_low, i.created_at) for i, _ in accepted}
+        scheduled_sends = await write_accepted(tx, accepted, decider.accounts, message_keys)
+        thresholds = {item.team: (item.credit_low, item.created_at) for item, _ in accepted}
         await publish_low_credit(tx, publisher, credit_before, decider.accounts, thresholds)
-        if scheduled:
-            await _publish_scheduled(tx, publisher, scheduled)
-        if held := [
+        if scheduled_sends:
+            await _publish_scheduled(tx, publisher, scheduled_sends)
+        if held_sends := [
             (key, item) for (key,), (item, _) in zip(message_keys, accepted, strict=False) if item.approval_expires_at
         ]:
-            await _publish_held(tx, publisher, held)
+            await _publish_held(tx, publisher, held_sends)
         await audit.write(tx, *(item.audit for item, _ in accepted))
         tx.after_commit.append(partial(_count_accepted, accepted))
     return results
@@ -120,9 +120,8 @@ async def _open_decider(
 
 
 def _count_accepted(accepted: list[tuple[Acceptance, Decision]]) -> None:
-    for (channel, direct, sandbox), count in Counter(
-        (item.channel, item.template_id is None, item.sandbox) for item, _ in accepted
-    ).items():
+    counts = Counter((item.channel, item.template_id is None, item.sandbox) for item, _ in accepted)
+    for (channel, direct, sandbox), count in counts.items():
         metrics.messages_accepted[channel, "direct" if direct else "template", str(sandbox).lower()].inc(count)
 
 
@@ -251,8 +250,8 @@ async def enqueue_key_limit_notices(tx: Tx, limited_keys: Mapping[str, tuple[int
     await notice_queue.enqueue(tx, *notices)
 
 
-async def _publish_scheduled(tx: Tx, publisher: Publisher, scheduled: list[tuple[Acceptance, Decision]]) -> None:
-    """Publish the event SCHEDULED to webhooks whose API format has this event type.
+async def _publish_scheduled(tx: Tx, publisher: Publisher, sends: list[tuple[Acceptance, Decision]]) -> None:
+    """Publish the event SCHEDULED to the webhooks whose format (Resend's, Postal's …) has such an event.
 
     The event is not linked to its message (`Event.message`), so that the message's timeline does not contain it.
     """
@@ -266,14 +265,14 @@ async def _publish_scheduled(tx: Tx, publisher: Publisher, scheduled: list[tuple
             detail=scheduled_data(item.stored_record(decision.response), recipient.original, recipient.kind),
             created_at=item.created_at,
         )
-        for item, decision in scheduled
+        for item, decision in sends
         if (item.timing.due_at or 0) > item.created_at and publisher.subscribers(item.team, SCHEDULED, None)
         for recipient in decision.recipients
     ]
     await publisher.publish(tx, events)
 
 
-async def _publish_held(tx: Tx, publisher: Publisher, held: list[tuple[int, Acceptance]]) -> None:
+async def _publish_held(tx: Tx, publisher: Publisher, sends: list[tuple[int, Acceptance]]) -> None:
     events = [
         Event(
             id=publisher.new_id("evt_"),
@@ -285,7 +284,7 @@ async def _publish_held(tx: Tx, publisher: Publisher, held: list[tuple[int, Acce
             detail=held_data(item.id, item.channel, item.approval_expires_at or 0),
             created_at=item.created_at,
         )
-        for key, item in held
+        for key, item in sends
     ]
     await publisher.publish(tx, events)
 
@@ -349,14 +348,11 @@ def replay_response(
     stored_responses: dict[tuple[str, str], StoredResponse], key_id: str, idempotency_key: IdempotencyKey, now: int
 ) -> SendResult[Any] | None:
     """Return the stored response of this idempotency key; None if the request must be executed."""
-    stored = idempotency.select_replay(
-        stored_responses.get((key_id, idempotency_key.hash)), idempotency_key.fingerprint, now
-    )
-    return (
-        None
-        if stored is None or stored.response is None
-        else SendResult(stored.object_id, None, stored.response, replayed=True)
-    )
+    stored = stored_responses.get((key_id, idempotency_key.hash))
+    replay = idempotency.select_replay(stored, idempotency_key.fingerprint, now)
+    if replay is None or replay.response is None:
+        return None
+    return SendResult(replay.object_id, None, replay.response, replayed=True)
 
 
 async def insert_idempotency_keys(
@@ -411,14 +407,12 @@ async def _find_unsubscribed(
     tx: Tx, items: Sequence[Acceptance], accounts: dict[int, Account], erased_name_of: EntryName
 ) -> set[Subscription]:
     """Return the subscriptions from which recipients have unsubscribed. Without categories, nothing is queried."""
-    by_stored_name = {
-        subscription: subscription for item in items if item.category for subscription in [_subscription(item)]
-    }
-    if not by_stored_name:
+    subscriptions = [_subscription(item) for item in items if item.category]
+    if not subscriptions:
         return set()
-    by_stored_name |= {
+    by_stored_name = dict(zip(subscriptions, subscriptions, strict=True)) | {
         (team, erased_name_of(team, address), category): (team, address, category)
-        for team, address, category in by_stored_name
+        for team, address, category in subscriptions
         if accounts[team].erased
     }
     rows = await tx.run("find_unsubscribed", recipients=list(by_stored_name))
@@ -448,14 +442,12 @@ async def write_accepted(
 ) -> list[tuple[Acceptance, Decision]]:
     """Write the accepted messages, with the reserved message keys; return the emails that are scheduled for later."""
     rows: dict[str, list[tuple[Any, ...]]] = {query: [] for query in WRITE_QUERIES}
-    scheduled: list[tuple[Acceptance, Decision]] = []
+    scheduled_sends: list[tuple[Acceptance, Decision]] = []
     first_key_by_text: dict[tuple[int, bytes], int] = {}  # key of the first message with this shared text
     for (key,), (item, decision) in zip(keys, accepted, strict=False):
         created_at, due_at = item.created_at, item.timing.due_at
-        starts_at, queue = (
-            max(created_at, due_at or created_at),
-            QUEUE_BY_LANE_AND_PRIORITY[item.lane, item.extra_fields.priority],
-        )
+        starts_at = max(created_at, due_at or created_at)
+        queue = QUEUE_BY_LANE_AND_PRIORITY[item.lane, item.extra_fields.priority]
         expires_at, detail = item.timing.expires_at, None
         if item.approval_expires_at is not None:
             starts_at, queue, expires_at = item.approval_expires_at, HELD_QUEUE, None
@@ -486,10 +478,10 @@ async def write_accepted(
         if item.marketing_to:
             rows["insert_marketing"].append((item.team, item.marketing_to, created_at))
         if due_at and item.channel == "email":
-            scheduled.append((item, decision))
+            scheduled_sends.append((item, decision))
     rows["update_accounts"] = [_account_row(accounts[team]) for team in {item.team for item, _ in accepted}]
     await tx.write_many(rows)
-    return scheduled
+    return scheduled_sends
 
 
 def _message_row(key: int, item: Acceptance, decision: Decision) -> tuple[Any, ...]:
@@ -515,15 +507,6 @@ def _message_row(key: int, item: Acceptance, decision: Decision) -> tuple[Any, .
     )
 
 
-def _idempotency_row(item: Item, idempotency_key: IdempotencyKey, response: bytes) -> tuple[Any, ...]:
+def _idempotency_row(item: Item, key: IdempotencyKey, response: bytes) -> tuple[Any, ...]:
     expires_at = item.created_at + IDEMPOTENCY_WINDOW_MS
-    return (
-        item.key_id,
-        idempotency_key.hash,
-        idempotency_key.fingerprint,
-        item.id,
-        0,
-        ACCEPTED,
-        response.decode(),
-        expires_at,
-    )
+    return (item.key_id, key.hash, key.fingerprint, item.id, 0, ACCEPTED, response.decode(), expires_at)

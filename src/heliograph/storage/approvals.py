@@ -69,10 +69,10 @@ class Approvals:
         """Return up to `limit` + 1 approvals before `before`, newest message first; the extra one shows more exist."""
 
         async def read_page(tx: Tx) -> list[Approval]:
-            last = await _find(tx, before) if before != NEWEST else None
-            if last is None and before != NEWEST:
+            cursor = await _find(tx, before) if before != NEWEST else None
+            if cursor is None and before != NEWEST:
                 return []
-            params = {"before": last.message if last else KEY_MAX, "limit": limit + 1}
+            params = {"before": cursor.message if cursor else KEY_MAX, "limit": limit + 1}
             pending, decided = await tx.run("list_pending", **params), await tx.run("list_decided", **params)
             # An approval that was decided between the two queries is in both results.
             by_message = {row[0]: Approval(*row) for row in (*pending, *decided)}
@@ -136,14 +136,14 @@ class Approvals:
 
         async def fail_messages(tx: Tx) -> int:
             holds = await tx.run("expired_holds", queue=HELD_QUEUE, team=team, now=now, limit=BATCH)
-            # Messages whose `expires_at` came before the end of the wait for approval.
-            own_expiry = {
-                message for message, held_until, record in holds if _own_expiry(decode_record(record)) == held_until
+            # Messages whose `expires_at` ended the wait for approval
+            expired_messages = {
+                message for message, held_until, record in holds if _message_expiry(decode_record(record)) == held_until
             }
             rows = await _lock_rows(tx, [message for message, *_ in holds])
             await _record_decision(tx, rows, "expired", now)
-            expired = [row for row in rows if row.message in own_expiry]
-            unreleased = [row for row in rows if row.message not in own_expiry]
+            expired = [row for row in rows if row.message in expired_messages]
+            unreleased = [row for row in rows if row.message not in expired_messages]
             await _fail(tx, expired, "expired", EXPIRED_TEXT, now, publisher)
             await _fail(tx, unreleased, "approval_expired", NOT_RELEASED_TEXT, now, publisher)
             return len(holds)
@@ -221,13 +221,13 @@ async def _move_to_queue(tx: Tx, rows: Sequence[HeldRow], now: int) -> None:
         keys=[(row.key,) for row in rows],
         lane=queue_name(LANE_BY_CHANNEL[channel], options.priority),
         due_at=due_at,
-        expires_at=_own_expiry(options),
+        expires_at=_message_expiry(options),
     )
     await tx.run("clear_holds", message=message)
     schedule_wakeup(tx, LANE_BY_CHANNEL[channel], due_at - now)
 
 
-def _own_expiry(options: ExtraFields) -> int | None:
+def _message_expiry(options: ExtraFields) -> int | None:
     return parse_timestamp(options.expires_at) if options.expires_at else None
 
 

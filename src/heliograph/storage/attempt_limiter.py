@@ -30,9 +30,8 @@ class AttemptLimiter:
         """Remove the last attempt of each name, so that it does not count."""
 
         async def remove_last(tx: Tx) -> None:
-            await _save_attempts(
-                tx, {name: times[:-1] for name, times in (await _read_attempts(tx, "lock_attempts", names)).items()}
-            )
+            attempts = await _read_attempts(tx, "lock_attempts", names)
+            await _save_attempts(tx, {name: times[:-1] for name, times in attempts.items()})
 
         await self._database.write(remove_last)
 

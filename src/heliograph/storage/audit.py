@@ -106,9 +106,8 @@ async def rewrite_entries(tx: Tx, texts: Sequence[tuple[int, str, str]], now: in
         entries.append(SERVICE.audit_entry(now, ERASE_ACTION, str(key), new_hash, team=entry[3]))
     await tx.run("rewrite_audit", rows=rows)
     if entries:
-        await _append_links(
-            tx, head, await tx.run("insert_audit", entries=[msgspec.structs.astuple(entry) for entry in entries])
-        )
+        new_rows = await tx.run("insert_audit", entries=[msgspec.structs.astuple(entry) for entry in entries])
+        await _append_links(tx, head, new_rows)
 
 
 class _ChainHead(msgspec.Struct, frozen=True):
@@ -208,9 +207,8 @@ async def _list_page(tx: Tx, team: str | None, audit_filter: AuditFilter, before
     """
     since_key = 0
     if audit_filter.until < LATEST_TIME:
-        before = min(
-            before, _first_key(await tx.run("audit_before", until=audit_filter.until + CLOCK_ERROR_MAX_MS), -1) + 1
-        )
+        until_key = _first_key(await tx.run("audit_before", until=audit_filter.until + CLOCK_ERROR_MAX_MS), -1)
+        before = min(before, until_key + 1)
     if audit_filter.since:
         since_key = _first_key(await tx.run("audit_since", since=audit_filter.since - CLOCK_ERROR_MAX_MS), NEWEST)
     scan = {"before": before, "walk": SCAN_MAX}
@@ -239,10 +237,8 @@ async def _link_older(tx: Tx, now: int) -> int:
         return 0
     await _append_links(tx, locked_head, rows)
     if late_keys := [row[0] for row in rows if row[0] > head.last_unchained_key]:
-        await write(
-            tx,
-            SERVICE.audit_entry(now, ADOPT_ACTION, f"entries: {len(late_keys)}", f"{late_keys[0]} to {late_keys[-1]}"),
-        )
+        subject, detail = f"entries: {len(late_keys)}", f"{late_keys[0]} to {late_keys[-1]}"
+        await write(tx, SERVICE.audit_entry(now, ADOPT_ACTION, subject, detail))
     return len(rows)
 
 

@@ -106,18 +106,17 @@ async def read_last_callbacks(tx: Tx) -> dict[str, int]:
 
 async def read_recent_counts(tx: Tx, now: int) -> dict[str, RecentCarrierCounts]:
     first_minute = now - now % MINUTE_MS - (SHOWN_MINUTES - 1) * MINUTE_MS
-    minutes: dict[str, list[CarrierCounts]] = {}
+    minutes: dict[str, list[CarrierCounts]] = defaultdict(lambda: [CarrierCounts()] * SHOWN_MINUTES)
     for carrier, minute, *counts in await tx.run("carrier_use_by_minute", since=first_minute):
         index = (minute - first_minute) // MINUTE_MS
         if index < SHOWN_MINUTES:  # later minutes come from a process whose clock is ahead
-            minutes.setdefault(carrier, [CarrierCounts()] * SHOWN_MINUTES)[index] = CarrierCounts(*counts)
-    no_counts = [CarrierCounts()] * SHOWN_MINUTES
+            minutes[carrier][index] = CarrierCounts(*counts)
     day_rows = await tx.run("carrier_use_since", since=first_minute + SHOWN_MINUTES * MINUTE_MS - DAY_MS)
     day_counts = {carrier: CarrierCounts(*counts) for carrier, *counts in day_rows}
     accepting = {carrier for (carrier,) in await tx.run("accepting_carriers", since=0, test=TEST_SLOT)}
     return {
         carrier: RecentCarrierCounts(
-            minutes=tuple(minutes.get(carrier, no_counts)),
+            minutes=tuple(minutes[carrier]),
             day=day_counts.get(carrier, CarrierCounts()),
             has_accepted=carrier in accepting,
         )

@@ -80,8 +80,8 @@ class Table(NamedTuple):
         conditions, number = [self.condition] if self.condition else [], 0
         for operator, bound in ((">", after), ("<=", last)):
             if bound:
-                holders = ", ".join(f"${number + i}" if dialect == "postgres" else "?" for i, _ in enumerate(bound, 1))
-                conditions.append(f"({self.order(dialect)}) {operator} ({holders})")
+                values = ", ".join(f"${number + i}" if dialect == "postgres" else "?" for i, _ in enumerate(bound, 1))
+                conditions.append(f"({self.order(dialect)}) {operator} ({values})")
                 number += len(bound)
         return " AND ".join(conditions) or "1 = 1"
 
@@ -400,16 +400,16 @@ class DatabaseCopy:
         written = 0
         for table in tables:
             async with self._source.snapshot():
-                rows, has_conflict = await self._synchronize_table(table)
-                written += rows
+                row_count, has_conflict = await self._synchronize_table(table)
+                written += row_count
                 if has_conflict:  # all other ranges are up to date now, so no outdated row conflicts any more
-                    rows, _ = await self._synchronize_table(table)
-                    written += rows
+                    row_count, _ = await self._synchronize_table(table)
+                    written += row_count
         return written
 
     async def _synchronize_table(self, table: Table) -> tuple[int, bool]:
         """Return the number of rows written, and whether ranges were skipped because of a UniqueConflict."""
-        known, previous_key = deque(await self._ranges(table)), Key()
+        known_ranges, previous_key = deque(await self._ranges(table)), Key()
         rows, size, written, has_conflict = list[Row](), 0, 0, False
 
         async def end_range(known_range: Range | None, *, is_new: bool = False) -> None:
@@ -433,15 +433,15 @@ class DatabaseCopy:
             async for row in source_rows:
                 if table.key:
                     key = table.key_of(row)
-                    while known and key > known[0].last_key:
-                        await end_range(known.popleft())
-                    growth = 2 if known else 1  # a known range is split when it has twice its rows
+                    while known_ranges and key > known_ranges[0].last_key:
+                        await end_range(known_ranges.popleft())
+                    growth = 2 if known_ranges else 1  # a known range is split when it has grown to twice a batch
                     if len(rows) >= growth * BATCH_ROWS or size > growth * BATCH_BYTES:
-                        await end_range(None, is_new=not known)
+                        await end_range(None, is_new=not known_ranges)
                 rows.append(row)
                 size += _size(row)
-        while known:
-            await end_range(known.popleft())
+        while known_ranges:
+            await end_range(known_ranges.popleft())
         if rows:
             await end_range(None, is_new=True)
         return written, has_conflict
@@ -527,16 +527,15 @@ def _without_files(table: Table) -> Table:
 
 
 def _sqlite_tables(connection: apsw.Connection) -> list[Table]:
-    names = [
-        name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
-    ]
     tables = []
-    for name in names:
+    for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"):
+        if name in NOT_COPIED or name.startswith("sqlite_"):
+            continue
         columns: list[Any] = connection.execute(f"PRAGMA table_info({name})").fetchall()
         key = sorted((position, column) for _, column, _, _, _, position in columns if position)
-        texts = frozenset(column for _, column, kind, *_ in columns if kind == "TEXT")
+        texts = frozenset(column for _, column, type_, *_ in columns if type_ == "TEXT")
         tables.append(Table(name, tuple(column[1] for column in columns), tuple(column for _, column in key), texts))
-    return [table for table in tables if table.name not in NOT_COPIED and not table.name.startswith("sqlite_")]
+    return tables
 
 
 def _new_database() -> apsw.Connection:

@@ -48,9 +48,9 @@ async def _publish_batch(tx: Tx, clock: Clock, publisher: Publisher, team: int |
         rows = await tx.run("due_delays", now=clock.now(), limit=BATCH)
     else:
         rows = await tx.run("due_delays_of", team=team, now=clock.team_now(team), limit=BATCH)
-    updates = [update for row in rows if (update := _delay_update(row, clock.team_now(row[-1])))]
-    delayed = {(update.message, update.position) for update in updates}
-    settled_rows = [(message, position, int((message, position) in delayed)) for message, position, *_ in rows]
+    updates = [update for row in rows if (update := _update_for_delay(row, clock.team_now(row[-1])))]
+    published = {(update.message, update.position) for update in updates}
+    settled_rows = [(message, position, int((message, position) in published)) for message, position, *_ in rows]
     if updates:
         await outcomes.record_updates(tx, updates, owner=None, publisher=publisher)
     if settled_rows:
@@ -58,7 +58,7 @@ async def _publish_batch(tx: Tx, clock: Clock, publisher: Publisher, team: int |
     return len(rows)
 
 
-def _delay_update(row: Sequence[Any], now: int) -> RecipientUpdate | None:
+def _update_for_delay(row: Sequence[Any], now: int) -> RecipientUpdate | None:
     """Return the update that publishes a delay; None if the recipient is final or a carrier accepted the email."""
     message, position, deferred_since, is_relayed, gives_up_at, status, detail, due_at, first_at, expires_at, _ = row
     is_queued = due_at is not None
@@ -68,13 +68,12 @@ def _delay_update(row: Sequence[Any], now: int) -> RecipientUpdate | None:
         delay = delay_data(deferred_since, due_at, first_at, expires_at)
     else:
         delay = replace(delay_data(deferred_since), gives_up_at=gives_up_at)
-    detail_fields = msgspec.json.decode(detail) if detail else {}
     return RecipientUpdate(
         at=now,
         message=message,
         position=position,
         target_status=None,
         timeline_note=DELAYED,
-        detail=detail_fields,
+        detail=msgspec.json.decode(detail) if detail else {},
         delay=delay,
     )

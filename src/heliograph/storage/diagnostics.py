@@ -23,20 +23,14 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
 async def read_diagnostics(database: Database, now: int) -> Diagnostics:
     try:
         setup = await database.read(lambda tx: read_setup(tx, Setup()))
-        await database.read(lambda tx: tx.run("next_setup_version"))  # write check, rolled back
-        encrypted = await database.read(lambda tx: read_encrypted_texts(tx, setup))
-        secret, audit = await database.read(read_known_secret), await verify(database)
-        callbacks, carrier_counts = (
-            await database.read(read_last_callbacks),
-            await database.read(lambda tx: read_recent_counts(tx, now)),
-        )
+        await database.read(lambda tx: tx.run("next_setup_version"))  # a write that is rolled back
         return Diagnostics(
             setup=setup,
-            secret=secret,
-            audit=audit,
-            encrypted=encrypted,
-            callbacks=callbacks,
-            carrier_counts=carrier_counts,
+            secret=await database.read(read_known_secret),
+            audit=await verify(database),
+            encrypted=await database.read(lambda tx: read_encrypted_texts(tx, setup)),
+            callbacks=await database.read(read_last_callbacks),
+            carrier_counts=await database.read(lambda tx: read_recent_counts(tx, now)),
         )
     finally:
         await database.close()

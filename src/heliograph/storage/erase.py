@@ -40,9 +40,7 @@ class ErasureTarget(msgspec.Struct, frozen=True, kw_only=True):
     webhooks: tuple[str, ...]
     keys: tuple[str, ...]  # public ids of the team's API keys
     templates: tuple[str, ...] = ()  # ids of the team's templates and layouts
-    instance_audit: bool = (
-        False  # also scan the instance's audit log, because no other team has an account with this address
-    )
+    instance_audit: bool = False  # also scan the instance's audit log: no other team has an account with this address
 
     @property
     def address(self) -> str:
@@ -73,16 +71,11 @@ async def text_tables(database: Database, target: ErasureTarget) -> list[TextTab
     """Return all tables in which the address can only occur within texts, for erasure and export."""
     team = {"team": target.ref}
     imports = [row[0] for row in await database.read(partial(read_batch, query="scan_imports", after="", params=team))]
-    return [
+    tables = [
         TextTable("received", team, ("record", "body"), ("size", "created_at")),
         TextTable("suppressions", team, ("detail",), ("reason", "created_at")),
         *(TextTable("idempotency", {"key_id": key}, ("response",), ("status", "expires_at")) for key in target.keys),
         TextTable("audit", {"team_id": target.team}, ("subject", "detail"), ("action", "at"), 0),
-        *(
-            [TextTable("instance_audit", {}, ("subject", "detail"), ("action", "at"), 0)]
-            if target.instance_audit
-            else []
-        ),
         *(TextTable("versions", {"template": id_}, ("body",), ("template", "at"), -1) for id_ in target.templates),
         TextTable("refused_requests", team, ("message",), ("route", "status", "code", "at")),
         TextTable("imports", team, ("first_left",), ("created_at",)),
@@ -90,6 +83,9 @@ async def text_tables(database: Database, target: ErasureTarget) -> list[TextTab
         TextTable("early_reports", {}, ("report",), ("created_at",), 0),
         TextTable("early_bounces", {}, ("report",), ("created_at",), 0),
     ]
+    if target.instance_audit:
+        tables.append(TextTable("instance_audit", {}, ("subject", "detail"), ("action", "at"), 0))
+    return tables
 
 
 async def scan_table(
@@ -355,17 +351,16 @@ async def _erase_texts(
 
     async def erase_rows(target: ErasureTarget, rows: Sequence[Any], tx: Tx) -> None:
         text_columns = slice(1, 1 + len(table.text_columns))
-        scrubbed = [
+        erased_rows = [
             (*table.filters.values(), row[0], *map(target.variants.redact_text, row[text_columns])) for row in rows
         ]
         if table.name in ("audit", "instance_audit"):
-            entries = [(key, subject or "", detail or "") for *_, key, subject, detail in scrubbed]
+            entries = [(key, subject or "", detail or "") for *_, key, subject, detail in erased_rows]
             await audit.rewrite_entries(tx, entries, now)
-        elif table.name in ("early_reports", "early_bounces"):
-            changes = [(row[0], row[1], new_text) for row, (*_, new_text) in zip(rows, scrubbed, strict=True)]
-            await tx.run(f"erase_{table.name}", rows=changes)
-        else:
-            await tx.run(f"erase_{table.name}", rows=scrubbed)
+            return
+        if table.name in ("early_reports", "early_bounces"):  # their query also needs the old text
+            erased_rows = [(row[0], row[1], new_text) for row, (*_, new_text) in zip(rows, erased_rows, strict=True)]
+        await tx.run(f"erase_{table.name}", rows=erased_rows)
 
     await _erase_table(database, target, table, erase_rows, on_progress)
 
@@ -373,9 +368,9 @@ async def _erase_texts(
 async def _erase_verifications(database: Database, target: ErasureTarget, now: int) -> None:
     async def erase_batch(tx: Tx) -> int:
         filters: dict[str, Any] = {"team": target.ref, "address": target.address}
-        stand_in = placeholder(target.address)
         await tags.delete_for_records(tx, await tx.run("options_of_address", **filters))
-        return len(await tx.run("erase_verifications", stand_in=stand_in, limit=BATCH, now=now, **filters))
+        params = filters | {"stand_in": placeholder(target.address), "limit": BATCH, "now": now}
+        return len(await tx.run("erase_verifications", **params))
 
     while await database.write(erase_batch):
         continue

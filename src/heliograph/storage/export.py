@@ -39,16 +39,7 @@ SECTION_BY_TABLE = {
     "early_bounces": "early_reports",
 }
 VERIFICATION_FIELDS = (
-    "id",
-    "status",
-    "to",
-    "channels",
-    "resent",
-    "wrong",
-    "error_message",
-    "added",
-    "created_at",
-    "expires_at",
+    *("id", "status", "to", "channels", "resent", "wrong", "error_message", "added", "created_at", "expires_at"),
 )
 SUPPRESSION_FIELDS = ("email", "reason", "source_message_id", "detail", "created_at")
 OPT_OUT_FIELDS = ("phone", "channel", "reason", "created_at")
@@ -68,6 +59,11 @@ class Exports:
         sections: dict[str, list[JsonObject]] = {
             section: [] for section in (*direct_sections, *SECTION_BY_TABLE.values())
         }
+
+        def add_rows(section: str, fields: Sequence[str], rows: list[Any]) -> None:
+            records = [dict(zip(fields, row, strict=True)) for row in rows]
+            sections[section] += [_export_fields(target.variants, record) for record in records]
+
         async for ids in scan_messages(self._database, target, on_progress):
             for (id_,) in ids:
                 if message := await self._export_message(target, id_):
@@ -78,24 +74,12 @@ class Exports:
                 _export_row(target, events_table(target), row) for row in rows if row[0] not in exported_events
             ]
         filters: JsonObject = {"team": target.ref, "address": target.address}
-        for row in await self._read_all("scan_verifications", filters | {"now": now}):
-            sections["verifications"].append(
-                _export_fields(target.variants, dict(zip(VERIFICATION_FIELDS, row, strict=True)))
-            )
-        for row in await self._read_all("scan_marketing", filters):
-            sections["marketing"].append(_export_fields(target.variants, {"created_at": row[0]}))
-        for row in await self._database.read_standby(lambda tx: tx.run("find_suppression", **filters)):
-            sections["suppressions"].append(
-                _export_fields(target.variants, dict(zip(SUPPRESSION_FIELDS, row, strict=True)))
-            )
-        for row in await self._database.read_standby(
-            lambda tx: tx.run("find_opt_outs", team=target.ref, phone=target.address)
-        ):
-            sections["opt_outs"].append(_export_fields(target.variants, dict(zip(OPT_OUT_FIELDS, row, strict=True))))
-        for row in await self._database.read_standby(lambda tx: tx.run("find_unsubscribes", **filters)):
-            sections["unsubscribes"].append(
-                _export_fields(target.variants, dict(zip(UNSUBSCRIBE_FIELDS, row, strict=True)))
-            )
+        add_rows("verifications", VERIFICATION_FIELDS, await self._read_all("scan_verifications", **filters, now=now))
+        add_rows("marketing", ("created_at",), await self._read_all("scan_marketing", **filters))
+        add_rows("suppressions", SUPPRESSION_FIELDS, await self._read("find_suppression", **filters))
+        opt_outs = await self._read("find_opt_outs", team=target.ref, phone=target.address)
+        add_rows("opt_outs", OPT_OUT_FIELDS, opt_outs)
+        add_rows("unsubscribes", UNSUBSCRIBE_FIELDS, await self._read("find_unsubscribes", **filters))
         for table in await text_tables(self._database, target):
             async for rows in scan_table(self._database, target, table, on_progress):
                 sections[SECTION_BY_TABLE[table.name]] += [_export_row(target, table, row) for row in rows]
@@ -113,7 +97,10 @@ class Exports:
         content = details.row.content and await self._contents.load_body(details.row.content)
         return _to_export(target, details, recipients, content)
 
-    async def _read_all(self, query: str, params: JsonObject) -> list[Any]:
+    async def _read(self, query: str, **params: Any) -> list[Any]:
+        return await self._database.read_standby(lambda tx: tx.run(query, **params))
+
+    async def _read_all(self, query: str, **params: Any) -> list[Any]:
         """Return all rows of the paginated query, without their keys."""
         rows: list[Any] = []
         after = 0

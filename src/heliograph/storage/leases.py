@@ -71,9 +71,9 @@ class Leases:
         return next((shared + length for contact, shared in reversed(self._commits) if contact <= latest_contact), 0)
 
     def _add_commit(self, shared_now: int, monotonic_ms: int) -> None:
-        contact = (
-            self._commits[-1][0] + min(monotonic_ms - self._committed_at, CONTACT_PAUSE_MAX_MS) if self._commits else 0
-        )
+        contact = 0
+        if self._commits:
+            contact = self._commits[-1][0] + min(monotonic_ms - self._committed_at, CONTACT_PAUSE_MAX_MS)
         self._commits.append((contact, shared_now))
         self._committed_at = monotonic_ms
         while len(self._commits) > 1 and self._commits[1][0] <= contact - LEASE_MS:

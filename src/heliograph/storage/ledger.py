@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from heliograph.domain.audit.actor import AuditEntry
+from heliograph.domain.operations.erasure import EntryName
 from heliograph.domain.sending.pricing import Account, Charge, adjust_credit, balance_change, credit_change, sum_charges
 from heliograph.storage import audit
 from heliograph.storage.accept import account_from_row, lock_accounts, save_accounts
@@ -125,6 +126,11 @@ class Ledger:
 async def read_account(tx: Tx, team: int) -> Account:
     (row,) = await tx.run("find_account", team=team)
     return account_from_row(row)
+
+
+async def stored_names(tx: Tx, team: int, name: str, erased_name_of: EntryName) -> list[str]:
+    """Return an address or phone, and its pseudonym if the team has erased names: it may be stored as either."""
+    return [name, erased_name_of(team, name)] if (await read_account(tx, team)).erased else [name]
 
 
 async def _list_page(tx: Tx, team: int, cursor: Cursor | None, limit: int) -> LedgerPage:

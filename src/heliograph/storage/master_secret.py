@@ -85,8 +85,8 @@ class SecretStore:
             if any(reencrypt(text, context) for context, text in ciphertexts(record).items())
         ]
         rows_by_query = {
-            write_query: await self._find_outdated(read_query, key, reencrypt)
-            for read_query, (write_query, key) in WRITE_QUERY_BY_READ_QUERY.items()
+            write_query: await self._find_outdated(read_query, prefix, reencrypt)
+            for read_query, (write_query, prefix) in WRITE_QUERY_BY_READ_QUERY.items()
         }
         total, processed, changed = len(record_keys) + sum(map(len, rows_by_query.values())), 0, 0
         batches = [
@@ -95,8 +95,8 @@ class SecretStore:
         ]
         for query, rows in rows_by_query.items():
             batches += [partial(_reencrypt_column, query=query, rows=batch) for batch in _batches(rows)]
-        for work in batches:
-            changed += await write_serialized(self._database, work, None)
+        for reencrypt_batch in batches:
+            changed += await write_serialized(self._database, reencrypt_batch, None)
             processed = min(total, processed + BATCH)
             on_progress(processed, total)
         await self._setup.refresh()
@@ -120,17 +120,12 @@ async def _reencrypt_records(
     current = await setup.lock_and_read(tx, last_setup)
     rows, count = [], 0
     for kind, id_ in record_keys:
-        record = current.records.get((kind, id_))
-        new_texts = (
-            {
-                context: new_text
-                for context, text in ciphertexts(record).items()
-                if (new_text := reencrypt(text, context))
-            }
-            if record
-            else {}
-        )
-        if record and new_texts:
+        if (record := current.records.get((kind, id_))) is None:
+            continue
+        new_texts = {
+            context: new_text for context, text in ciphertexts(record).items() if (new_text := reencrypt(text, context))
+        }
+        if new_texts:
             rows.append(to_row(kind, id_, with_ciphertexts(record, new_texts), getattr(record, "team", None) or None))
             count += len(new_texts)
     await setup.save_rows(tx, rows, current.version)

@@ -118,17 +118,15 @@ class Messages:
         return await write_serialized(self._database, purge_message, entry.team)
 
     async def search(self, team: int, search: Search) -> SearchPage[MessageListRow]:
-        adjusted = message_search.with_team_clock(self._clock, team, search)
-        return await self._database.read_standby(lambda tx: message_search.search_messages(tx, team, adjusted))
+        search = message_search.with_team_clock(self._clock, team, search)
+        return await self._database.read_standby(lambda tx: message_search.search_messages(tx, team, search))
 
     async def find_rows(self, team: int, ids: Iterable[str]) -> dict[str, MessageListRow]:
         """Return the team's existing messages among these ids, by id."""
         id_rows = [(id_,) for id_ in ids]
-        rows = (
-            await self._database.read(lambda tx: tx.run("list_messages_by_id", team=team, ids=id_rows))
-            if id_rows
-            else []
-        )
+        if not id_rows:
+            return {}
+        rows = await self._database.read(lambda tx: tx.run("list_messages_by_id", team=team, ids=id_rows))
         return {row[1]: MessageListRow(*row) for row in rows}
 
     async def count(self, team: int, search: Search, limit: int = COUNT_MAX) -> CountResult:
@@ -136,13 +134,13 @@ class Messages:
 
         A search by substring, key or sender domain counts index candidates, which may include false matches.
         """
-        adjusted = message_search.with_team_clock(self._clock, team, search)
-        return await self._database.read_standby(lambda tx: message_search.count_messages(tx, team, adjusted, limit))
+        search = message_search.with_team_clock(self._clock, team, search)
+        return await self._database.read_standby(lambda tx: message_search.count_messages(tx, team, search, limit))
 
     async def states(self, team: int, search: Search, limit: int = COUNT_MAX) -> dict[str, int]:
         """Return state → number of messages of a tag or template, up to `limit` per channel."""
-        adjusted = message_search.with_team_clock(self._clock, team, search)
-        return await self._database.read_standby(lambda tx: message_search.count_by_state(tx, team, adjusted, limit))
+        search = message_search.with_team_clock(self._clock, team, search)
+        return await self._database.read_standby(lambda tx: message_search.count_by_state(tx, team, search, limit))
 
     async def outcomes(self, messages: Iterable[int]) -> dict[int, dict[str, int]]:
         """Return message key → recipient state → number of recipients."""

@@ -94,17 +94,9 @@ class Notices:
         if is_retry and mail.attempts > len(RETRY_MS):
             outcome, is_retry = NoticeOutcome("failed", outcome.detail), False
         due_at = now + RETRY_MS[mail.attempts - 1] if is_retry else now
+        mail_id = "" if is_retry else mail.mail
         rows = [
-            (
-                notice.name,
-                mail.destination,
-                outcome.state,
-                due_at,
-                mail.attempts,
-                "" if is_retry else mail.mail,
-                now,
-                outcome.detail,
-            )
+            (notice.name, mail.destination, outcome.state, due_at, mail.attempts, mail_id, now, outcome.detail)
             for notice in mail.notices
         ]
         await self._database.write(lambda tx: tx.run("update_notices", notices=rows))
@@ -204,14 +196,14 @@ async def _fan_out(tx: Tx, setup: Setup, by_mail: bool, now: int) -> None:
 
 
 def _team_id(team: str, setup: Setup) -> str:
-    """Return the id of a team; for a deleted team its number, so that no user counts as a member."""
-    numbered_team = (
-        setup.teams_by_ref.get(int(team.removeprefix(TEAM_REF_PREFIX))) if team.startswith(TEAM_REF_PREFIX) else None
-    )
+    """Return the id of a team that is named by its id or number; the number of a deleted team, which has no members."""
+    if not team.startswith(TEAM_REF_PREFIX):
+        return team
+    numbered_team = setup.teams_by_ref.get(int(team.removeprefix(TEAM_REF_PREFIX)))
     return numbered_team.record.id if numbered_team else team
 
 
-class _Due(msgspec.Struct, frozen=True, kw_only=True):
+class _DueNotice(msgspec.Struct, frozen=True, kw_only=True):
     notice: NoticeRow
     destination: str
     attempts: int
@@ -229,13 +221,13 @@ async def _take_mails(tx: Tx, now: int, new_id: Any) -> list[NoticeMail]:
 
     The remaining notices of a destination are due one hour after its first email within the last hour.
     """
-    due_by_destination: defaultdict[str, list[_Due]] = defaultdict(list)
+    due_by_destination: defaultdict[str, list[_DueNotice]] = defaultdict(list)
     notice_rows: list[tuple[Any, ...]] = []
     for name, destination, attempts, at, team, kind, facts, email, role, is_on in await tx.run(
         "due_notices", now=now, limit=BATCH
     ):
         notice = NoticeRow(name=name, at=at, team=team, kind=kind, facts=_decode_facts(facts))
-        due = _Due(notice=notice, destination=destination, attempts=attempts, email=email, role=role, is_on=is_on)
+        due = _DueNotice(notice=notice, destination=destination, attempts=attempts, email=email, role=role, is_on=is_on)
         if due.should_send:
             due_by_destination[destination].append(due)
         else:
@@ -250,9 +242,9 @@ async def _take_mails(tx: Tx, now: int, new_id: Any) -> list[NoticeMail]:
     mails = []
     for destination, due_notices in due_by_destination.items():
         sent_count, first_at = recent_mails.get(destination, (0, now))
-        remaining = sorted(due_notices, key=lambda due: (due.notice.at, due.notice.name))
+        remaining_notices = sorted(due_notices, key=lambda due: (due.notice.at, due.notice.name))
         for size in mail_sizes(len(due_notices), sent_count):
-            batch, remaining = remaining[:size], remaining[size:]
+            batch, remaining_notices = remaining_notices[:size], remaining_notices[size:]
             mail_id = new_id("eml_")
             mails.append(_notice_mail(destination, mail_id, batch))
             notice_rows += [
@@ -260,13 +252,13 @@ async def _take_mails(tx: Tx, now: int, new_id: Any) -> list[NoticeMail]:
             ]
         notice_rows += [
             (due.notice.name, destination, "waiting", first_at + HOUR_MS, due.attempts, "", None, "")
-            for due in remaining
+            for due in remaining_notices
         ]
     await tx.run("update_notices", notices=notice_rows)
     return mails
 
 
-def _notice_mail(destination: str, mail: str, batch: Sequence[_Due]) -> NoticeMail:
+def _notice_mail(destination: str, mail: str, batch: Sequence[_DueNotice]) -> NoticeMail:
     return NoticeMail(
         destination=destination,
         mail=mail,

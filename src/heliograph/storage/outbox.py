@@ -137,9 +137,9 @@ async def claim_rows(
     )
     if len(order) < limit:
         await _due_teams(tx, lane, now)
-    remaining = {priority: iter(rows) for priority, rows in rows_by_priority.items()}
-    claimed = [next(remaining[priority]) for priority in order]
-    await _release_surplus(tx, owner, [row for rows in remaining.values() for row in rows], shared=1)
+    rows_left = {priority: iter(rows) for priority, rows in rows_by_priority.items()}
+    claimed = [next(rows_left[priority]) for priority in order]
+    await _release_surplus(tx, owner, [row for rows in rows_left.values() for row in rows], shared=1)
     return claimed, order
 
 
@@ -414,10 +414,10 @@ class Outbox:
         now, publisher = self._clock.team_now(team_and_id[0]), self._publisher
 
         async def cancel_message(tx: Tx) -> WaitingMessage | None:
-            waiting = await _find_waiting_rows(tx, team_and_id, channel)
-            if waiting is None:
+            result = await _find_waiting_rows(tx, team_and_id, channel)
+            if result is None:
                 return None
-            message, status, record, rows = waiting
+            message, status, record, rows = result
             if not rows and status == "queued" and await approvals.cancel(tx, message, CANCELED_TEXT, now, publisher):
                 return WaitingMessage(record=record, status="failed", done=True)
             updates = [
@@ -444,10 +444,10 @@ class Outbox:
         """Change the due time of a message that still waits, if `check` does not raise; None if not found."""
 
         async def move_message(tx: Tx) -> WaitingMessage | None:
-            found_message = await _find_waiting_rows(tx, team_and_id, channel)
-            if found_message is None:
+            result = await _find_waiting_rows(tx, team_and_id, channel)
+            if result is None:
                 return None
-            message, status, record, rows = found_message
+            message, status, record, rows = result
             if status != "queued" or not (rows or await approvals.is_held(tx, message)):
                 return WaitingMessage(record=record, status=status, done=False)
             new_record = msgspec.json.encode(msgspec.json.decode(record) | {"scheduled_at": timestamp(due_at)}).decode()

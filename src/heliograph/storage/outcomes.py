@@ -304,7 +304,7 @@ async def _without_known(tx: Tx, updates: Sequence[RecipientUpdate]) -> list[Rec
     keys = [(key,) for key in {update.message for update in updates}]
     await lock_messages(tx, keys)
     rows = await tx.run("event_details_of", messages=keys)
-    known_entries = {(message_, status, _without_sender(detail)) for message_, status, detail in rows}
+    known_entries = {(message, status, _without_sender(detail)) for message, status, detail in rows}
     update_by_entry = {
         (update.message, update.target_status, encode_detail(update.detail)): update for update in updates
     }
@@ -325,41 +325,38 @@ async def _combine_parts(
     if final_statuses:
         await tx.run("update_parts", parts=[(carrier, id_, status) for id_, status in final_statuses.items()])
     statuses_by_recipient: dict[tuple[int, int], list[str | None]] = defaultdict(list)
-    for message_, position, status in await tx.run(
+    for message, position, status in await tx.run(
         "parts_of", places=list({tuple(row[1:3]) for row in part_by_id.values()})
     ):
-        statuses_by_recipient[message_, position].append(status)
+        statuses_by_recipient[message, position].append(status)
     updates = []
     for id_, report in known_reports:
-        _, message_, position, number = part_by_id[id_]
-        statuses = statuses_by_recipient[message_, position]
+        _, message, position, number = part_by_id[id_]
+        statuses = statuses_by_recipient[message, position]
         detail = report.detail | {"part": number, "parts": len(statuses), "part_status": report.status}
         target_status = message_states.combine_part_statuses(statuses) or "sent"
         updates.append(
-            RecipientUpdate(at=at, message=message_, position=position, target_status=target_status, detail=detail)
+            RecipientUpdate(at=at, message=message, position=position, target_status=target_status, detail=detail)
         )
     return updates
 
 
 async def record_bounce(tx: Tx, id_: str, position: int, report: Report, *, at: int, publisher: Publisher) -> None:
-    """Record a bounce that arrived at the signed return address of one recipient.
-
-    The report is stored for later if the send is not recorded yet.
-    """
-    for message_, was_sent, _ in await tx.run("find_recipient", id=id_, position=position):
+    """Record a bounce to the signed return address of one recipient; store it for later if the send is not recorded."""
+    for message, was_sent, _ in await tx.run("find_recipient", id=id_, position=position):
         if was_sent:
             await record_updates(
-                tx, [update_from_report(message_, position, report, at)], owner=None, publisher=publisher
+                tx, [update_from_report(message, position, report, at)], owner=None, publisher=publisher
             )
         else:
             report_json = msgspec.json.encode(report).decode()
-            await tx.run("insert_early_return", message=message_, position=position, report=report_json, created_at=at)
+            await tx.run("insert_early_return", message=message, position=position, report=report_json, created_at=at)
 
 
-def update_from_report(message_: int, position: int, report: Report, at: int) -> RecipientUpdate:
+def update_from_report(message: int, position: int, report: Report, at: int) -> RecipientUpdate:
     return RecipientUpdate(
         at=at,
-        message=message_,
+        message=message,
         position=position,
         target_status=None if report.status in TIMELINE_ONLY_STATUSES else report.status,
         timeline_note=report.status if report.status in TIMELINE_ONLY_STATUSES else None,
@@ -385,8 +382,8 @@ async def apply_early_reports(tx: Tx, *, at: int, publisher: Publisher) -> None:
     for carrier, carrier_reports in reports_by_carrier.items():
         await record_carrier_reports(tx, carrier, carrier_reports, at=at, publisher=publisher, skip_known=True)
     bounce_updates = [
-        update_from_report(message_, position, msgspec.json.decode(report, type=Report), at)
-        for message_, position, report in await tx.run("pop_early_returns", since=at - EARLY_RETURN_MS)
+        update_from_report(message, position, msgspec.json.decode(report, type=Report), at)
+        for message, position, report in await tx.run("pop_early_returns", since=at - EARLY_RETURN_MS)
     ]
     if bounce_updates:
         await record_updates(tx, bounce_updates, owner=None, publisher=publisher)
@@ -402,13 +399,13 @@ async def quarantine_poison(tx: Tx, *, now: int, clock_offsets: Mapping[int, int
     updates = [
         RecipientUpdate(
             at=now + clock_offsets.get(team, 0),
-            message=message_,
+            message=message,
             position=position,
             target_status="failed",
             detail=local_failure("quarantined", f"{CRASHES_MAX} workers died while processing only this message"),
             claim=ClaimToken(key, epoch),
         )
-        for key, epoch, message_, position, team in rows
+        for key, epoch, message, position, team in rows
     ]
     if not updates:
         return 0
@@ -454,16 +451,14 @@ class _PendingRows:
         self.events: list[Event] = []
         self.suppressions: list[tuple[Any, ...]] = []
         self.settlements: list[tuple[LockedMessage, str, int]] = []
-        self.unused_quota: list[
-            tuple[LockedMessage, str]
-        ] = []  # (message, address) of emails that were counted against the quota but not sent
+        # (message, address) of emails that were counted against the quota but not sent
+        self.unused_quota: list[tuple[LockedMessage, str]] = []
         self.first_attempts: list[tuple[int, str, int]] = []  # team, address and message of first delivery attempts
         self.opt_outs: list[tuple[int, str, str, str, int]] = []
         self.last_senders: dict[tuple[str, str], tuple[int, int]] = {}  # (phone, channel) → (last sending team, time)
-        self.reputation_counts: dict[tuple[int, int], reputation.Counts] = defaultdict(
-            reputation.Counts
-        )  # by (team, hour)
-        # By team, day, source (category, template or direct) and provider
+        # By (team, hour)
+        self.reputation_counts: dict[tuple[int, int], reputation.Counts] = defaultdict(reputation.Counts)
+        # By (team, day, source, provider); the source is a category, a template id or `direct`
         self.complaint_rates: dict[tuple[int, int, str, str], list[int]] = defaultdict(lambda: [0, 0])
         self.transitions: list[stats.Transition] = []
         self.delays: list[tuple[Any, ...]] = []  # delays of emails that we deferred
@@ -729,9 +724,8 @@ def _count_transition(
         totals[0] += counted.sends
         totals[1] += counted.complaints
     final_status = path[-1]
-    if final_status not in COUNTED_STATES or (
-        final_status == "failed" and "reason" in update.detail
-    ):  # our own failures are not bounces
+    is_own_failure = final_status == "failed" and "reason" in update.detail  # not a bounce
+    if final_status not in COUNTED_STATES or is_own_failure:
         return
     if not is_real:
         provider = SIMULATOR
@@ -819,7 +813,7 @@ def suppression_event(publisher: Publisher, type_: str, row: Sequence[Any], at: 
 
 async def _settle_outbox(tx: Tx, updates: Iterable[RecipientUpdate]) -> None:
     """Delete finished outbox rows; reschedule rows that have a retry or further simulator reports."""
-    finished, postponed, reported = [], [], []
+    finished, retries, scheduled_reports = [], [], []
     for update in updates:
         if update.claim is None:
             continue
@@ -827,11 +821,13 @@ async def _settle_outbox(tx: Tx, updates: Iterable[RecipientUpdate]) -> None:
         if retry := update.retry:
             deferrals = msgspec.json.encode(retry.deferrals).decode()
             counters = (retry.attempt, deferrals, retry.uncertain_carrier, retry.absent_at)
-            postponed.append((key, retry.due_at, *counters, retry.first_at, retry.held_at))
+            retries.append((key, retry.due_at, *counters, retry.first_at, retry.held_at))
         elif update.reports:
             reports, due_in_ms = msgspec.json.encode(update.reports).decode(), update.reports[0].after_ms
             schedule_wakeup(tx, update.lane, due_in_ms)
-            reported.append((key, update.lane, reports, update.at + due_in_ms, update.at))
+            scheduled_reports.append((key, update.lane, reports, update.at + due_in_ms, update.at))
         else:
             finished.append((key,))
-    await tx.write_many({"delete_outbox": finished, "schedule_retry": postponed, "schedule_simulated_report": reported})
+    await tx.write_many(
+        {"delete_outbox": finished, "schedule_retry": retries, "schedule_simulated_report": scheduled_reports}
+    )

@@ -25,16 +25,10 @@ VALIDITY_MS_BY_PURPOSE = {
     "demo": DAY_MS,
     "ticket": 10 * MINUTE_MS,
 }
-DELETE_USER_QUERIES = (  # deletions when a user is removed, the user last; the audit log keeps the id
-    "delete_memberships",
-    "delete_invitations",
-    "delete_recovery",
-    "delete_identities",
-    "delete_passkeys",
-    "delete_familiar",
-    "delete_notice_choices",
-    "delete_decisions",
-    "delete_person",
+# Queries that remove a user, the account last; the audit log keeps the id.
+DELETE_USER_QUERIES = (
+    *("delete_memberships", "delete_invitations", "delete_recovery", "delete_identities", "delete_passkeys"),
+    *("delete_familiar", "delete_notice_choices", "delete_decisions", "delete_person"),
 )
 
 
@@ -168,11 +162,9 @@ class People:
             await tx.run("delete_sessions", person=person, kept="")
             for query in DELETE_USER_QUERIES:
                 await tx.run(query, person=person)
-        token = (
-            await self._insert_link(tx, msgspec.structs.replace(role_change.link, person=person))
-            if role_change.link
-            else ""
-        )
+        token = ""
+        if role_change.link:
+            token = await self._insert_link(tx, msgspec.structs.replace(role_change.link, person=person))
         await audit.write(tx, *role_change.entries)
         return token
 
@@ -238,10 +230,8 @@ class People:
                 return "unverified"
             if not person_rows and not may_create:
                 return "unknown"
-            person = await lock_person(
-                tx,
-                person_rows[0][0] if person_rows else (await self._ensure_person(tx, identity.email, identity.name)).id,
-            )
+            new_person = None if person_rows else await self._ensure_person(tx, identity.email, identity.name)
+            person = await lock_person(tx, new_person.id if new_person else person_rows[0][0])
             if person is None:
                 return "unknown"
             subjects = {issuer: subject for issuer, subject, _ in await tx.run("identities_of", person=person.id)}
@@ -341,6 +331,7 @@ class People:
     async def create_ticket(self, link: Link) -> str:
         """Create a ticket for the step between password and TOTP code; return its token."""
         return await self._database.write(lambda tx: self._insert_link(tx, link))
+
     async def _insert_link(self, tx: Tx, link: Link) -> str:
         token = self._clock.random_bytes(24).hex()
         expires_at = link.expires_at or self._clock.now() + VALIDITY_MS_BY_PURPOSE[link.purpose]
@@ -353,7 +344,6 @@ class People:
     async def find_link(self, token: str) -> Link | None:
         """Return the link of a token. None if the token is not valid."""
         now = self._clock.now()
-
         return await self._database.read(lambda tx: _find_link(tx, "find_link", token, now))
 
     async def use_link(self, token: str, purpose: str) -> Link | None:

@@ -65,11 +65,5 @@ class Portals:
         if not rows:
             return None
         id_, platform_key, team, pages, return_url, csrf = rows[0]
-        return Portal(
-            id=id_,
-            platform_key=platform_key,
-            team=team,
-            pages=tuple(pages.split()),
-            return_url=return_url,
-            csrf=csrf,
-        )
+        page_names = tuple(pages.split())
+        return Portal(id=id_, platform_key=platform_key, team=team, pages=page_names, return_url=return_url, csrf=csrf)

@@ -67,6 +67,6 @@ async def _exchange_all(
     for exchange in exchanges:
         states[exchange.key], result = apply_exchange(states[exchange.key], exchange, process, now)
         results.append(result)
-    changed = [(*key, msgspec.json.encode(state).decode()) for key, state in states.items()]
-    await tx.run("update_provider_states", states=changed)
+    state_rows = [(*key, msgspec.json.encode(state).decode()) for key, state in states.items()]
+    await tx.run("update_provider_states", states=state_rows)
     return results

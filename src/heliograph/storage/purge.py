@@ -36,15 +36,15 @@ async def purge_final(tx: Tx, rows: Sequence[Any], queries: Sequence[str]) -> No
     if queries is MESSAGE_QUERIES:
         await tx.run("lock_grams")
         await tx.run("save_last_message_key")
-    final = [tuple(row) for row in await tx.run("lock_ended", messages=rows)]
+    final_messages = [tuple(row) for row in await tx.run("lock_ended", messages=rows)]
     if queries is MESSAGE_QUERIES:
-        await tags.delete_for_messages(tx, final)
+        await tags.delete_for_messages(tx, final_messages)
     else:
-        await contents.delete_contents(tx, final)
+        await contents.delete_contents(tx, final_messages)
     for query in queries:
-        await tx.run(query, messages=final)
+        await tx.run(query, messages=final_messages)
     if queries is MESSAGE_QUERIES:
-        await index.count_deleted(tx, [key for (key,) in final])
+        await index.count_deleted(tx, [key for (key,) in final_messages])
 
 
 async def delete_team_data(tx: Tx, team: Team) -> None:

@@ -52,21 +52,17 @@ class Reputations:
         async def save_changed(tx: Tx) -> list[Reputation]:
             ((version,),) = await tx.run("next_reputation_version")  # also takes the lock
             stored = dict(await tx.run("reputations_of", teams=[(record.team,) for record in changes]))
-            # Skip teams whose record has changed since: the counters are older than that decision.
-            unchanged = [record for record in changes if stored.get(record.team) == _encode(previous.get(record.team))]
-            await _save(tx, version, unchanged)
+            # Skip teams whose record was changed meanwhile, because the counters are older than that decision.
+            records = [record for record in changes if stored.get(record.team) == _encode(previous.get(record.team))]
+            await _save(tx, version, records)
             entries = [
                 SERVICE.audit_entry(
-                    now,
-                    AUDIT_ACTION_BY_STATE[reputation.state],
-                    reputation.team,
-                    describe_rates(reputation),
-                    team=reputation.team,
+                    now, AUDIT_ACTION_BY_STATE[record.state], record.team, describe_rates(record), team=record.team
                 )
-                for reputation in unchanged
+                for record in records
             ]
             await audit.write(tx, *entries)
-            return unchanged
+            return records
 
         saved = await write_serialized(self._database, save_changed, None)
         await self.refresh()

@@ -163,32 +163,21 @@ async def purge(tx: Tx, now: int) -> bool:
 
 
 async def _list_page(tx: Tx, team: int, request_filter: RequestFilter, before: str, limit: int) -> list[LoggedRequest]:
-    refused_values: tuple[int, ...] = (
-        (0, 1) if request_filter.status_class is None else (int(request_filter.status_class >= 4),)
-    )
+    refused_values, status_min, status_max = [0, 1], 0, 999
+    if (status_class := request_filter.status_class) is not None:
+        refused_values, status_min = [int(status_class >= 4)], 100 * status_class
+        status_max = status_min + 99
     if request_filter.code:  # only refusals have a code
-        refused_values = tuple(refused for refused in refused_values if refused)
-    status_min, status_max = (
-        (0, 999)
-        if request_filter.status_class is None
-        else (100 * request_filter.status_class, 100 * request_filter.status_class + 99)
-    )
-    id_range = {
-        "before": before,
-        "since": f"req_{ulid(request_filter.since, 0)}",
-        "low": status_min,
-        "high": status_max,
-        "limit": limit + 1,
-    }
+        refused_values = [refused for refused in refused_values if refused]
+    since = f"req_{ulid(request_filter.since, 0)}"
+    id_range = {"before": before, "since": since, "low": status_min, "high": status_max, "limit": limit + 1}
     text_filters = {"code": request_filter.code, "key": request_filter.key, "route": request_filter.route}
-    rows = [
-        row
+    requests = [
+        msgspec.convert(tuple(row), LoggedRequest)
         for refused in refused_values
         for row in await tx.run("list_requests", team=team, refused=refused, **id_range, **text_filters)
     ]
-    return sorted(
-        (msgspec.convert(tuple(row), LoggedRequest) for row in rows), key=lambda request: request.id, reverse=True
-    )[: limit + 1]
+    return sorted(requests, key=lambda request: request.id, reverse=True)[: limit + 1]
 
 
 USAGE_FRESH_MS = 30_000  # a process without a report for this long is considered dead
@@ -246,9 +235,9 @@ class Requests:
         self, team: int, request_filter: RequestFilter | None = None, before: str = NEWEST, limit: int = 50
     ) -> list[LoggedRequest]:
         """Return log entries, newest first: up to `limit`, and one more if another page follows."""
-        effective_filter = request_filter or RequestFilter()
+        request_filter = request_filter or RequestFilter()
         return await self._database.read_standby(
-            partial(_list_page, team=team, request_filter=effective_filter, before=before, limit=limit)
+            partial(_list_page, team=team, request_filter=request_filter, before=before, limit=limit)
         )
 
     async def list_filter_values(self, team: int) -> RequestFilterValues:

@@ -75,9 +75,8 @@ async def purge(
     for query, age in MAX_AGE_BY_QUERY.items():
         while len(await database.write(partial(_run_query, query=query, before=now - age, limit=BATCH))) == BATCH:
             continue
-    contents, messages = (
-        _cutoffs(teams, field, now, clock_offsets) for field in ("keep_content_days", "keep_messages_days")
-    )
+    contents = _cutoffs(teams, "keep_content_days", now, clock_offsets)
+    messages = _cutoffs(teams, "keep_messages_days", now, clock_offsets)
     await _purge_in_batches(
         database, "ended_messages", contents | {"has_body": 1}, partial(purge_final, queries=CONTENT_QUERIES)
     )

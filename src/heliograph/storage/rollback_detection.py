@@ -48,12 +48,9 @@ async def pause_if_restored(
         return Comparison(database_id=database_id, counter=counter, is_restored=False)
     reason = RESTORED_REASON if counter <= recorded_counters.get(database_id, 0) else COPIED_REASON
     entry = SERVICE.audit_entry(now, "delivery.pause", PLATFORM_ID, reason)
-
-    def pause(current: Setup, _: int) -> SetupChange:
-        rows = pause_rows(current, True, reason)
-        return SetupChange(rows=rows, audit=entry)
-
-    # A separate history begins: counters of the original database do not apply to this copy.
+    # From now on, counters recorded for the original database do not apply to this one.
     await tx.run("change_identity", identity=new_id)
-    await apply_change(tx, pause, now, publisher, setup)
+    await apply_change(
+        tx, lambda current, _: SetupChange(rows=pause_rows(current, True, reason), audit=entry), now, publisher, setup
+    )
     return Comparison(database_id=new_id, counter=counter, is_restored=True)

@@ -117,18 +117,17 @@ async def write_setup(
     if rows:
         await save_rows(tx, rows, current.version)
         await store_versions(tx, rows, actor, now, current)
-        changed = apply_rows(current, rows, current.version)
-        new_teams_by_id = changed.teams
+        new_setup = apply_rows(current, rows, current.version)
         suspended_teams = [
-            (id_,) for id_, team in new_teams_by_id.items() if team.record.suspended and not _is_suspended(current, id_)
+            (id_,) for id_, team in new_setup.teams.items() if team.record.suspended and not _is_suspended(current, id_)
         ]
         if suspended_teams:
             await tx.run("delete_links_of_teams", teams=suspended_teams)
             await tx.run("end_portals_of_teams", teams=suspended_teams)
-        if revoked_keys := _revoked_platform_keys(rows, changed):
+        if revoked_keys := _revoked_platform_keys(rows, new_setup):
             await tx.run("end_portals_of_keys", keys=revoked_keys)
         for id_, old_team in current.teams.items():
-            if old_team.record.test_clock and not new_teams_by_id[id_].record.test_clock:
+            if old_team.record.test_clock and not new_setup.teams[id_].record.test_clock:
                 await delete_team_data(tx, old_team)
                 if old_team.clock:
                     await save_rows(tx, [to_row("test_clock", id_, None, id_)], current.version)
@@ -168,16 +167,8 @@ async def add_suppressions(
     if not suppressions:
         return set()
     rows = {
-        (suppression.team, suppression.address): (
-            suppression.team,
-            suppression.address,
-            suppression.email,
-            suppression.reason,
-            None,
-            None,
-            now,
-        )
-        for suppression in suppressions
+        (item.team, item.address): (item.team, item.address, item.email, item.reason, None, None, now)
+        for item in suppressions
     }
     added = {(row[0], row[1]) for row in await tx.run("insert_suppressions", suppressions=list(rows.values()))}
     await publisher.publish(tx, [suppression_event(publisher, "suppression.created", rows[key]) for key in added])
@@ -188,9 +179,9 @@ def _is_suspended(setup: Setup, team: str) -> bool:
     return team in setup.teams and setup.teams[team].record.suspended
 
 
-def _revoked_platform_keys(rows: Sequence[Row], changed: Setup) -> list[tuple[str]]:
-    ids = [row.id for row in rows if row.kind == "key" and not row.team and row.id in changed.callers]
-    return [(id_,) for id_ in ids if changed.callers[id_].key.revoked]
+def _revoked_platform_keys(rows: Sequence[Row], setup: Setup) -> list[tuple[str]]:
+    ids = [row.id for row in rows if row.kind == "key" and not row.team and row.id in setup.callers]
+    return [(id_,) for id_ in ids if setup.callers[id_].key.revoked]
 
 
 def _event(publisher: Publisher, setup: Setup, event: SetupEvent, at: int) -> Event:
@@ -235,9 +226,9 @@ class SetupStore:
         return self.current.version != last_setup.version
 
     async def _poll(self) -> None:
-        time = asyncio.get_running_loop().time
-        await asyncio.sleep(max(0.0, self._polled_at + POLL_INTERVAL_S - time()))
-        self._next_poll, self._polled_at = None, time()  # this poll is about to read: later callers need another
+        loop_time = asyncio.get_running_loop().time
+        await asyncio.sleep(max(0.0, self._polled_at + POLL_INTERVAL_S - loop_time()))
+        self._next_poll, self._polled_at = None, loop_time()  # this poll reads now: later callers need another one
         with contextlib.suppress(StoreUnavailable):
             await self.refresh()
 

@@ -16,7 +16,7 @@ from heliograph.storage import audit, setup
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.events import Publisher
-from heliograph.storage.ledger import read_account
+from heliograph.storage.ledger import read_account, stored_names
 from heliograph.storage.outcomes import suppression_event
 from heliograph.storage.setup import NewSuppression
 
@@ -130,15 +130,13 @@ class Suppressions:
         params = cursor | {"scan": SCAN_MAX if text else limit + 1}
 
         async def read_page(tx: Tx) -> SuppressionPage:
-            rows = await tx.run("search_suppressions", text=text, limit=limit + 1, **params)
-            found_rows = [SuppressionRow(*row) for row in rows]
-            if len(found_rows) > limit:
-                return SuppressionPage(
-                    found_rows[:limit], PageCursor(found_rows[limit - 1].created_at, found_rows[limit - 1].address)
-                )
+            result = await tx.run("search_suppressions", text=text, limit=limit + 1, **params)
+            rows = [SuppressionRow(*row) for row in result]
+            if len(rows) > limit:
+                return SuppressionPage(rows[:limit], PageCursor(rows[limit - 1].created_at, rows[limit - 1].address))
             end_rows = await tx.run("searched_suppressions_end", **params) if text else []
             has_more = bool(end_rows) and end_rows[0][2] == SCAN_MAX
-            return SuppressionPage(found_rows, PageCursor(end_rows[0][0], end_rows[0][1]) if has_more else None)
+            return SuppressionPage(rows, PageCursor(end_rows[0][0], end_rows[0][1]) if has_more else None)
 
         return await self._database.read_standby(read_page)
 
@@ -158,12 +156,9 @@ class Suppressions:
         now, publisher = self._clock.team_now(team), self._publisher
 
         async def delete(tx: Tx) -> bool:
-            names = (
-                [address, self.erased_name_of(team, address)] if (await read_account(tx, team)).erased else [address]
-            )
             events = [
                 suppression_event(publisher, "suppression.deleted", (team, name, *row), now)
-                for name in names
+                for name in await stored_names(tx, team, address, self.erased_name_of)
                 for row in await tx.run("delete_suppression", team=team, address=name)
             ]
             await publisher.publish(tx, events)

@@ -29,10 +29,8 @@ class TeamClocks:
         if next_time is None:
             return False
         if next_time == require_test_clock(team).target:
-            teams, clock_offsets = (
-                [other_team.record for other_team in last_setup.teams.values()],
-                {**self._clock.offsets, team.record.ref: next_time},
-            )
+            teams = [other_team.record for other_team in last_setup.teams.values()]
+            clock_offsets = {**self._clock.offsets, team.record.ref: next_time}
             await retention.purge(self._database, self._clock.now(), teams, clock_offsets)
         await self._setup.write_and_refresh(team.record.id, lambda tx: self._advance_locked(tx, last_setup, team))
         return True
@@ -55,7 +53,6 @@ class TeamClocks:
         if current_team.clock == team.clock and current_team.simulated:
             next_time = await self._next_stop(tx, current, team.record.id)
             if next_time is not None:
-                advanced = replace(require_test_clock(current_team), ahead=next_time)
-                await setup.save_rows(
-                    tx, [to_row("test_clock", advanced.team, advanced, advanced.team)], current.version
-                )
+                new_clock = replace(require_test_clock(current_team), ahead=next_time)
+                row = to_row("test_clock", new_clock.team, new_clock, new_clock.team)
+                await setup.save_rows(tx, [row], current.version)

@@ -15,43 +15,18 @@ from heliograph.storage.setup import SetupStore, lock_and_read, save_rows
 
 # Queries that delete a team's rows, by its number and by its id. The first queries by id read the team's setup records.
 QUERIES_BY_REF = (
-    *(
-        "delete_team_outbox",
-        "delete_team_events",
-        "delete_team_verifications",
-        "delete_team_batches",
-        "delete_team_tags",
-        "delete_team_suppressions",
-    ),
-    *(
-        "delete_team_import_batches",
-        "delete_team_imports",
-        "delete_team_opt_outs",
-        "delete_team_last_senders",
-        "delete_team_absent",
-        "delete_team_ledger",
-        "delete_team_spend",
-    ),
-    *(
-        "delete_team_spend_counted",
-        "delete_team_credit_references",
-        "delete_team_figures",
-        "delete_team_reputation",
-        "delete_team_requests",
-    ),
-    *("delete_team_reports", "delete_team_dmarc", "delete_team_tls", "delete_team_cleared", "delete_team_account"),
-    *("delete_team_unsubscribes", "delete_team_complaint_rates", "delete_team_approvals"),
+    *("delete_team_outbox", "delete_team_events", "delete_team_verifications", "delete_team_batches"),
+    *("delete_team_tags", "delete_team_suppressions", "delete_team_import_batches", "delete_team_imports"),
+    *("delete_team_opt_outs", "delete_team_last_senders", "delete_team_absent", "delete_team_ledger"),
+    *("delete_team_spend", "delete_team_spend_counted", "delete_team_credit_references", "delete_team_figures"),
+    *("delete_reputation", "delete_team_requests", "delete_team_reports", "delete_team_dmarc"),
+    *("delete_team_tls", "delete_team_cleared", "delete_team_account", "delete_team_unsubscribes"),
+    *("delete_team_complaint_rates", "delete_team_approvals"),
 )
 QUERIES_BY_ID = (
-    *(
-        "delete_team_idempotency",
-        "delete_team_key_uses",
-        "delete_team_versions",
-        "delete_team_reputation_state",
-        "delete_team_members",
-        "delete_team_invitations",
-    ),
-    *("delete_team_notice_choices", "delete_team_chat_hook", "delete_team_settings"),
+    *("delete_team_idempotency", "delete_team_key_uses", "delete_team_versions", "delete_team_reputation_state"),
+    *("delete_team_members", "delete_team_invitations", "delete_team_notice_choices", "delete_team_chat_hook"),
+    "delete_team_settings",
 )
 
 

@@ -12,7 +12,7 @@ from heliograph.storage import audit
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.events import Event, Publisher
-from heliograph.storage.ledger import read_account
+from heliograph.storage.ledger import stored_names
 
 
 class Unsubscribe(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class UnsubscribeStore:
         """Return the unsubscribes of an address, at most one per category."""
 
         async def read_entries(tx: Tx) -> list[Unsubscribe]:
-            names = await self._stored_names(tx, team, address)
+            names = await stored_names(tx, team, address, self._erased_name_of)
             rows = [row for name in names for row in await tx.run("find_unsubscribes", team=team, address=name)]
             return [Unsubscribe(*row) for row in rows]
 
@@ -92,10 +92,10 @@ class UnsubscribeStore:
         now, publisher = self._clock.team_now(team), self._publisher
 
         async def insert(tx: Tx) -> bool:
-            names = await self._stored_names(tx, team, address)
-            listed = [row for name in names[1:] for row in await tx.run("find_unsubscribes", team=team, address=name)]
-            if any(Unsubscribe(*row).category == category for row in listed):
-                return False
+            for name in (await stored_names(tx, team, address, self._erased_name_of))[1:]:
+                erased_rows = await tx.run("find_unsubscribes", team=team, address=name)
+                if any(Unsubscribe(*row).category == category for row in erased_rows):
+                    return False
             rows = await tx.run(
                 "insert_unsubscribe", team=team, address=address, category=category, reason=reason, created_at=now
             )
@@ -114,7 +114,7 @@ class UnsubscribeStore:
         async def delete(tx: Tx) -> bool:
             rows = [
                 row
-                for name in await self._stored_names(tx, team, address)
+                for name in await stored_names(tx, team, address, self._erased_name_of)
                 for row in await tx.run("delete_unsubscribes", team=team, address=name, category=category)
             ]
             await publisher.publish(
@@ -124,9 +124,6 @@ class UnsubscribeStore:
             return bool(rows)
 
         return await write_serialized(self._database, delete, entry.team)
-
-    async def _stored_names(self, tx: Tx, team: int, address: str) -> list[str]:
-        return [address, self._erased_name_of(team, address)] if (await read_account(tx, team)).erased else [address]
 
 
 async def _find_cursor(tx: Tx, team: int, address: str, category: str) -> UnsubscribeCursor:

@@ -212,8 +212,8 @@ async def start_verifications(
         )
         await _insert_started(tx, started, accounts, lease_until)
         count_outcome(tx, "started", len(started))
-        low_credit = {item.team: (item.credit_low, item.created_at) for item in started}
-        await publish_low_credit(tx, publisher, credit_before, accounts, low_credit)
+        thresholds = {item.team: (item.credit_low, item.created_at) for item in started}
+        await publish_low_credit(tx, publisher, credit_before, accounts, thresholds)
     return results
 
 
@@ -255,14 +255,8 @@ async def resend_code(tx: Tx, item: Resend, leases: Leases) -> SendResult[Any] |
     await insert_idempotency_keys(
         tx, [_idempotency_row(new_start, lease_until)] if new_start.idempotency_key else [], stored_responses, leases
     )
-    await tx.run(
-        "resend_verification",
-        team=new_start.team,
-        id=new_start.id,
-        at=str(now),
-        owner=new_start.owner,
-        lease_until=lease_until,
-    )
+    lease = {"owner": new_start.owner, "lease_until": lease_until}
+    await tx.run("resend_verification", team=new_start.team, id=new_start.id, at=str(now), **lease)
     await conversion.count_verifications(tx, [(new_start.team, new_start.phone, now, 1, 0)])
     return None
 
@@ -280,7 +274,7 @@ async def finish_verifications(tx: Tx, items: Sequence[Finish], publisher: Publi
     """Record the results of sends: settle credit holds, store idempotent responses, publish failures."""
     rows = await _lock_verifications(tx, [(item.team, item.id) for item in items])
     accounts = await lock_accounts(tx, {item.team for item in items})
-    result_rows, ledger_rows, events, keys, uncounted = [], [], [], [], []
+    result_rows, ledger_rows, events, keys, unsent_starts = [], [], [], [], []
     for item in items:
         row = rows.get((item.team, item.id))
         if row is None or row.owner != item.owner:
@@ -294,7 +288,7 @@ async def finish_verifications(tx: Tx, items: Sequence[Finish], publisher: Publi
             ledger_rows.append((item.team, kind, price, item.id, item.at, 0))
             charge = "released" if kind == "release" else "captured"
         if item.status == "failed" and item.counted_at is not None:
-            uncounted.append((row.team, row.phone, item.counted_at, -1, 0))
+            unsent_starts.append((row.team, row.phone, item.counted_at, -1, 0))
         is_failed = item.status == "failed" and not row.was_sent and row.status == "pending"
         if is_failed:
             events.append(_event(publisher, row, "failed", item.at, item.error_message, item.channel))
@@ -325,9 +319,8 @@ async def finish_verifications(tx: Tx, items: Sequence[Finish], publisher: Publi
     if ledger_rows:
         await save_accounts(tx, accounts.values())
         await tx.run("insert_ledger", entries=ledger_rows)
-    await conversion.count_verifications(
-        tx, uncounted
-    )  # no code was sent, so the start does not count as an unentered code
+    # A start whose code was not sent must not count as a code that was not entered.
+    await conversion.count_verifications(tx, unsent_starts)
     await publisher.publish(tx, events)
     if keys:
         await tx.run("complete_idempotency", keys=keys)
@@ -473,18 +466,10 @@ async def _read_recent_starts(tx: Tx, items: Sequence[Start]) -> _RecentStarts:
 
 
 def _idempotency_row(item: Start, lease_until: int) -> tuple[Any, ...]:
-    assert item.idempotency_key
+    key = item.idempotency_key
+    assert key
     expires_at = item.created_at + IDEMPOTENCY_WINDOW_MS
-    return (
-        item.key_id,
-        item.idempotency_key.hash,
-        item.idempotency_key.fingerprint,
-        item.owner,
-        lease_until,
-        None,
-        None,
-        expires_at,
-    )
+    return (item.key_id, key.hash, key.fingerprint, item.owner, lease_until, None, None, expires_at)
 
 
 async def _insert_started(tx: Tx, started: list[Start], accounts: dict[int, Account], lease_until: int) -> None:

@@ -107,16 +107,16 @@ async def move_cell(url: str, name: str, host: str, port: int, show: ShowProgres
             raise CellError(f"the cell {name} is not in a distributed schema, so Citus cannot move it")
         if cell.node == f"{host}:{port}":
             raise CellError(f"the cell {name} is already on {cell.node}")
-        watching = asyncio.create_task(_watch_move(url, name, show))
+        watch_task = asyncio.create_task(_watch_move(url, name, show))
         try:
             await connection.execute("SET statement_timeout = 0")
             await connection.fetch(MOVE_QUERY, name, host, port)
         except asyncpg.PostgresError as error:
             raise CellError(f"the cell {name} is still on {cell.node}: {error_text(error)}") from error
         finally:
-            watching.cancel()
+            watch_task.cancel()
             with suppress(asyncio.CancelledError):
-                await watching
+                await watch_task
     finally:
         connection.terminate()
 

@@ -11,7 +11,7 @@ import asyncpg
 from heliograph.storage.engine.database import error_text
 
 CHECK_DATABASE = "Check --database or HELIOGRAPH_DATABASE"
-FREE_SPACE = "Free some space there"
+FREE_SPACE_ADVICE = "Free some space there"
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
 CHECK_EFFECTIVE_IDS = os.access in os.supports_effective_ids
@@ -30,7 +30,7 @@ def sqlite_fault(path: Path, error: BaseException) -> tuple[str, str]:
     """Return why a SQLite file cannot be used, and the fix, according to the file system and SQLite's error."""
     folder = path.parent
     if isinstance(error, apsw.FullError) or _is_full(folder):
-        return f"the disk of {folder} is full", FREE_SPACE
+        return f"the disk of {folder} is full", FREE_SPACE_ADVICE
     if path.is_dir():
         return f"{path} is a folder", f"Name a file in it. {CHECK_DATABASE}"
     if not folder.is_dir():
@@ -57,7 +57,7 @@ def folder_fault(error: OSError) -> tuple[str, str]:
     """Return why a file or folder of the service cannot be used, and the fix."""
     path = Path(str(error.filename))
     if error.errno in NO_SPACE:
-        return f"the disk of {path} is full", FREE_SPACE
+        return f"the disk of {path} is full", FREE_SPACE_ADVICE
     alternative = "choose another folder with --data or --database"
     if error.errno in NO_ACCESS:
         existing = next((part for part in (path, *path.parents) if part.exists()), path)

@@ -62,7 +62,7 @@ class GroupCommit(Generic[Item, Result]):
 
     async def _commit(self, group: list[tuple[Item, "asyncio.Future[Result]"]]) -> None:
         items = [item for item, _ in group]
-        time = asyncio.get_running_loop().time
+        loop_time = asyncio.get_running_loop().time
         metrics.COMMIT_SIZE.observe(len(items))
 
         async def run_items(tx: Tx) -> Sequence[Any]:
@@ -70,9 +70,9 @@ class GroupCommit(Generic[Item, Result]):
 
         run_items.__qualname__ = self._function.__qualname__  # label for the metrics
         try:
-            began = time()
+            started_at = loop_time()
             results: Sequence[Any] = await self._database.write(run_items)
-            metrics.COMMIT_S.observe(time() - began)
+            metrics.COMMIT_S.observe(loop_time() - started_at)
         except Exception as error:
             # One item may have broken the statement for all: retry each alone, so that only the broken item fails.
             is_outage = isinstance(error, StoreUnavailable) and not isinstance(error, Conflict)

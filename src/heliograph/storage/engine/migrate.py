@@ -100,9 +100,8 @@ def pending(current: int, needed: int, dialect: Dialect) -> list[SchemaFile]:
         )
     if 0 < current < BASE:
         raise ForeignSchema(
-            f"the database has schema {current}, this Heliograph supports {BASE} and later: run `heliograph "
-            f"migrate` of "
-            f"a version with schema {BASE} on it (commit {BASE_COMMIT}) first, then this one's"
+            f"the database has schema {current}, this Heliograph supports {BASE} and later: run `heliograph migrate` "
+            f"of a version with schema {BASE} on it (commit {BASE_COMMIT}) first, then this one's"
         )
     return [
         SchemaFile(

@@ -139,15 +139,15 @@ class Hosts:
         return connection
 
     async def _race(self, options: dict[str, Any]) -> Any:
-        remaining, error_by_url = list(self._urls), dict.fromkeys(self._urls, "")
+        untried_urls, error_by_url = list(self._urls), dict.fromkeys(self._urls, "")
         url_by_task: dict[asyncio.Task[Any], str] = {}
         try:
-            while remaining or url_by_task:
-                if remaining:
-                    url = remaining.pop(0)
+            while untried_urls or url_by_task:
+                if untried_urls:
+                    url = untried_urls.pop(0)
                     url_by_task[asyncio.create_task(asyncpg.connect(url, **options))] = url
                 done, _ = await asyncio.wait(
-                    url_by_task, timeout=NEXT_HOST_S if remaining else None, return_when=asyncio.FIRST_COMPLETED
+                    url_by_task, timeout=NEXT_HOST_S if untried_urls else None, return_when=asyncio.FIRST_COMPLETED
                 )
                 for task in done:
                     url, error = url_by_task.pop(task), task.exception()
@@ -432,11 +432,11 @@ class PostgresDatabase:
         raise AssertionError("unreachable")
 
     async def _transact(self, function: TxFunction[T], commit: bool, label: str) -> T:
-        time = asyncio.get_running_loop().time
+        loop_time = asyncio.get_running_loop().time
         with raise_outages():
             pool = self._pool or await self._make_pool()
             connection: Any = await pool.acquire(timeout=self._command_s)
-        began = time()
+        started_at = loop_time()
         try:
             transaction = connection.transaction()
             with raise_outages():
@@ -453,7 +453,7 @@ class PostgresDatabase:
                 raise
             with raise_outages():
                 await (transaction.commit() if commit else transaction.rollback())
-            metrics.db_transaction_s[label].observe(time() - began)
+            metrics.db_transaction_s[label].observe(loop_time() - started_at)
             if commit:
                 self.wakeups.notify(tx.wakeups)
                 for callback in tx.after_commit:

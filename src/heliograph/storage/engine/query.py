@@ -71,8 +71,8 @@ def load_queries(dialect: Dialect) -> Mapping[str, Statement]:
 
 def for_dialect(text: str, dialect: Dialect) -> str:
     """Return the lines of an SQL text for this dialect and those for both dialects, without comments."""
-    other = "--postgres" if dialect == "sqlite" else "--sqlite"
-    lines = (line for line in text.splitlines() if not line.rstrip().endswith(other))
+    excluded_mark = "--postgres" if dialect == "sqlite" else "--sqlite"
+    lines = (line for line in text.splitlines() if not line.rstrip().endswith(excluded_mark))
     return _COMMENT.sub("", "\n".join(lines))
 
 
@@ -87,7 +87,7 @@ def read_query(text: str, dialect: Dialect, *, is_multi_row: bool = False) -> St
         if dialect == "sqlite":
             selected = ", ".join(f"value ->> {i} AS {column}" for i, (column, _) in enumerate(columns))
             return f"(SELECT {selected} FROM jsonb_each(:{name}))"
-        selected = ", ".join(f"(value ->> {i})::{kind} AS {column}" for i, (column, kind) in enumerate(columns))
+        selected = ", ".join(f"(value ->> {i})::{type_} AS {column}" for i, (column, type_) in enumerate(columns))
         return f"(SELECT {selected} FROM jsonb_array_elements(:{name}::text::jsonb) AS value)"
 
     sql = _ROW_TABLE.sub(expand_row_table, _BATCH_QUERY.sub(partial(_expand_batch_query, dialect), text))
@@ -131,16 +131,14 @@ def _single_row_statement(text: str) -> tuple[str, int] | None:
     if match := _INSERT_FROM_ROWS.fullmatch(text):
         into, selected, columns = match.groups()
         placeholder_by_column = _placeholder_by_column(columns)
-        return (
-            f"{into} VALUES ({_IDENTIFIER.sub(lambda token: placeholder_by_column.get(token[2], token[0]), selected)})",
-            len(placeholder_by_column),
-        )
+        values = _IDENTIFIER.sub(lambda token: placeholder_by_column.get(token[2], token[0]), selected)
+        return f"{into} VALUES ({values})", len(placeholder_by_column)
     if match := _UPDATE_FROM_ROWS.fullmatch(text):
         changes, columns, where = match.groups()
         placeholder_by_column = _placeholder_by_column(columns)
-        return _IDENTIFIER.sub(
-            lambda token: placeholder_by_column[token[2]] if token[1] else token[0], f"{changes} {where}"
-        ), len(placeholder_by_column)
+        update = f"{changes} {where}"
+        sql = _IDENTIFIER.sub(lambda token: placeholder_by_column[token[2]] if token[1] else token[0], update)
+        return sql, len(placeholder_by_column)
     return None
 
 

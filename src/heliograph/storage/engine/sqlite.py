@@ -75,9 +75,8 @@ class SqliteTx:
         if statement.columns_per_row:
             self._write_rows(statement, params[statement.row_tables[0]])
             return []
-        return self._execute(
-            statement.sql, encode_row_tables(statement, params) if statement.row_tables else params
-        ).fetchall()
+        bound = encode_row_tables(statement, params) if statement.row_tables else params
+        return self._execute(statement.sql, bound).fetchall()
 
     def _write_rows(self, query: Statement, rows: Rows) -> None:
         done = 0
@@ -172,10 +171,10 @@ class SqliteDatabase:
         return result
 
     def _transact(
-        self, function: TxFunction[T], begin: str, end: str, time: Callable[[], float], lock_waits: list[int]
+        self, function: TxFunction[T], begin: str, end: str, loop_time: Callable[[], float], lock_waits: list[int]
     ) -> tuple[T, SqliteTx]:
         """Return the function's result and its transaction; `lock_waits` gets an entry for each wait for a lock."""
-        began = time()
+        started_at = loop_time()
         try:
             connection: apsw.Connection = getattr(self._local, "connection", None) or self._open()
             self._local.waits = lock_waits
@@ -188,7 +187,7 @@ class SqliteDatabase:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
-            tx.took_s = time() - began
+            tx.took_s = loop_time() - started_at
             return result, tx
         except (*BUSY_ERRORS, *FILE_ERRORS) as error:
             if isinstance(error, FILE_ERRORS):

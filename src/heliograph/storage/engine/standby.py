@@ -80,15 +80,15 @@ def _after_replay(function: TxFunction[T], position: int, system: int) -> TxFunc
 
     @wraps(function)
     async def wait_and_read(tx: Tx) -> T:
-        time = asyncio.get_running_loop().time
-        deadline = time() + REPLAY_WAIT_S
+        loop_time = asyncio.get_running_loop().time
+        deadline = loop_time() + REPLAY_WAIT_S
         while True:
             replayed, standby_system = await standby_position(tx)
             if replayed is None or standby_system != system:
                 raise StandbyBehind("the server is not a standby of the primary")
             if replayed >= position:
                 return await function(tx)
-            if time() >= deadline:
+            if loop_time() >= deadline:
                 raise StandbyBehind(f"the standby is {position - replayed} bytes behind")
             await asyncio.sleep(REPLAY_POLL_S)
 

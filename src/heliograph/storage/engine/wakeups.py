@@ -65,8 +65,8 @@ class Wakeups:
         self.by_kind = {kind: Wakeup() for kind in KINDS}
         self.subscribed = False  # notifications from other processes arrive here
         self._send = send
-        self._to_notify: set[str] = set()
-        self._notifying: asyncio.Task[None] | None = None
+        self._kinds_to_send: set[str] = set()
+        self._send_task: asyncio.Task[None] | None = None
 
     @property
     def poll_s(self) -> float:
@@ -82,9 +82,9 @@ class Wakeups:
             if due_in_ms > 0:
                 self.by_kind[kind].set_in(due_in_ms / 1000)
             elif not self.by_kind[kind].set() or kind in ALWAYS_NOTIFIED:
-                self._to_notify.add(kind)
-        if self._to_notify and self._notifying is None:
-            self._notifying = asyncio.create_task(self._notify_others())
+                self._kinds_to_send.add(kind)
+        if self._kinds_to_send and self._send_task is None:
+            self._send_task = asyncio.create_task(self._notify_others())
 
     def receive(self, kinds: Collection[str] = KINDS) -> None:
         """Wake the local loops of these kinds, because another process sent a notification or all should poll."""
@@ -95,15 +95,15 @@ class Wakeups:
     def close(self) -> None:
         for wakeup in self.by_kind.values():
             wakeup.cancel_timer()
-        if self._notifying is not None:
-            self._notifying.cancel()
+        if self._send_task is not None:
+            self._send_task.cancel()
 
     async def _notify_others(self) -> None:
         try:
-            while self._to_notify:
-                text = " ".join(self._to_notify)
-                self._to_notify.clear()
+            while self._kinds_to_send:
+                text = " ".join(self._kinds_to_send)
+                self._kinds_to_send.clear()
                 await self._send(text)
                 await asyncio.sleep(NOTIFY_INTERVAL_S)
         finally:
-            self._notifying = None
+            self._send_task = None

@@ -69,10 +69,6 @@ DELETE FROM credit_reference WHERE team = :team;
 -- Delete the team's statistics.
 DELETE FROM figure WHERE team = :team;
 
--- name: delete_team_reputation
--- Delete the team's reputation counters.
-DELETE FROM reputation WHERE team = :team;
-
 -- name: delete_team_requests
 -- Delete the team's request log.
 DELETE FROM request_log WHERE team = :team;

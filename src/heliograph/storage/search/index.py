@@ -52,16 +52,8 @@ class SearchIndex:
         if not _is_settled(rows, now):
             return len(blocks) > 1
         index_rows = await _index_rows(block, await _positions_by_term(rows))
-        return await self._database.write(
-            partial(
-                _write_block,
-                block=block,
-                erase_counter=erase_counter,
-                message_count=len(rows),
-                index_rows=index_rows,
-                now=now,
-            )
-        )
+        write_block = partial(_write_block, block=block, erase_counter=erase_counter, message_count=len(rows), now=now)
+        return await self._database.write(partial(write_block, index_rows=index_rows))
 
 
 async def _blocks_to_build(tx: Tx, now: int) -> list[int]:
@@ -180,19 +172,13 @@ async def remove_terms(tx: Tx, records: Iterable[tuple[int, str, str]]) -> None:
     for key, old_record, new_record in records:
         for term in text_terms(old_record) - text_terms(new_record):
             removed[key >> BLOCK_BITS, term].add(key & (BLOCK_SIZE - 1))
-    remaining: Mapping[tuple[int, str], list[int]] = {
+    positions_left: Mapping[tuple[int, str], list[int]] = {
         (block, term): [position for position in unpack(packed) if position not in removed[block, term]]
         for block, term, packed in await tx.run("find_grams", keys=[*removed])
     }
-    await tx.run(
-        "update_grams",
-        grams=[
-            (*block_and_term, pack(positions).hex()) for block_and_term, positions in remaining.items() if positions
-        ],
-    )
-    await tx.run(
-        "delete_grams", marks=[block_and_term for block_and_term, positions in remaining.items() if not positions]
-    )
+    new_rows = [(*term, pack(positions).hex()) for term, positions in positions_left.items() if positions]
+    await tx.run("update_grams", grams=new_rows)
+    await tx.run("delete_grams", marks=[term for term, positions in positions_left.items() if not positions])
 
 
 async def count_deleted(tx: Tx, keys: Iterable[int]) -> None:

@@ -20,7 +20,7 @@ from heliograph.storage.contents import ANY_SIZE
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.page_versions import read_message_version
 from heliograph.storage.queues import QUEUES_AND_HELD
-from heliograph.storage.search import query as find
+from heliograph.storage.search import query as index_query
 from heliograph.storage.search.query import CountResult, SearchFilter
 from heliograph.webhooks.store import StoredAttempt
 
@@ -186,12 +186,9 @@ async def count_messages(tx: Tx, team: int, search: Search, limit: int) -> Count
     """Count messages up to `limit`; approximate if the trigram index is needed."""
     search = msgspec.structs.replace(search, before=None)
     if _needs_index(search):
-        key_range = await _key_range(tx, team, search)
-        return (
-            await find.count_messages(tx, _search_filter(team, search), *key_range, limit)
-            if key_range
-            else CountResult(0)
-        )
+        if not (key_range := await _key_range(tx, team, search)):
+            return CountResult(0)
+        return await index_query.count_messages(tx, _search_filter(team, search), *key_range, limit)
     lowest, highest = _id_range(search)
     channels, total = _possible_channels(search), 0
     query, params = "count_messages", dict[str, Any]()
@@ -236,14 +233,8 @@ async def count_recipients_by_state(tx: Tx, messages: Iterable[int]) -> dict[int
 
 async def search_verifications(tx: Tx, team: int, search: Search, now: int) -> SearchPage[VerificationRow]:
     lowest, highest = (PREFIXES["verification"] + id_part for id_part in _id_range(search))
-    params = {
-        "team": team,
-        "now": now,
-        "limit": search.limit + 1,
-        "low": lowest,
-        "high": highest,
-        **_time_params(search),
-    }
+    params = {"team": team, "now": now, "limit": search.limit + 1, "low": lowest, "high": highest}
+    params |= _time_params(search)
     if search.tag:
         filters = {"tag": tag_hash(*search.tag), "phone": search.address, "status": search.status}
         rows = await tx.run("tagged_verifications", **filters, **params)
@@ -255,8 +246,8 @@ async def search_verifications(tx: Tx, team: int, search: Search, now: int) -> S
         rows = []
         for stored_status in {search.status, "pending"} if search.status == "expired" else {search.status}:
             rows += await tx.run("verifications_in_state", stored=stored_status, status=search.status, **params)
-    found_rows = sorted((VerificationRow(*row) for row in rows), key=lambda row: row.id, reverse=True)
-    return _result_page(found_rows, search.limit, None)
+    verification_rows = sorted((VerificationRow(*row) for row in rows), key=lambda row: row.id, reverse=True)
+    return _result_page(verification_rows, search.limit, None)
 
 
 def _possible_channels(search: Search) -> list[Channel]:
@@ -337,9 +328,10 @@ async def _key_range(tx: Tx, team: int, search: Search) -> tuple[int, int] | Non
     first_key, last_key = min(first_keys), max(last_keys)
     if search.before:
         key = await _key_of_id(tx, team, search.before)
-        first_key, last_key = (
-            (max(first_key, key + 1), last_key) if search.oldest_first else (first_key, min(last_key, key - 1))
-        )
+        if search.oldest_first:
+            first_key = max(first_key, key + 1)
+        else:
+            last_key = min(last_key, key - 1)
     return (first_key, last_key) if first_key <= last_key else None
 
 
@@ -348,7 +340,7 @@ async def _search_index(tx: Tx, team: int, search: Search) -> SearchPage[Message
     key_range = await _key_range(tx, team, search)
     if key_range is None:
         return SearchPage(rows=[])
-    result = await find.find_messages(
+    result = await index_query.find_messages(
         tx, _search_filter(team, search), *key_range, search.limit + 1, search.oldest_first
     )
     return _result_page([MessageListRow(*row[:7]) for row in result.rows], search.limit, result.continue_at)
@@ -372,7 +364,7 @@ async def _search_failed(tx: Tx, team: int, search: Search) -> SearchPage[Messag
             if len(ids) < FAILED_BATCH:
                 break
             upper_id = ids[-1][0]
-            if checked >= find.READ_MAX:
+            if checked >= index_query.READ_MAX:
                 last_ids.append(upper_id[4:])
                 break
         message_rows += [MessageListRow(*row[:7]) for row in rows]

@@ -64,11 +64,7 @@ class SearchFilter(msgspec.Struct, frozen=True, kw_only=True):
     def alternative_terms(self) -> list[list[str]]:
         """Return alternative lists of index terms; a matching message has all terms of at least one list."""
         fact_list = fact_terms(
-            team=self.team,
-            channel=self.channel,
-            key=self.key_id,
-            template=self.template_id,
-            domain=self.domain or "",
+            team=self.team, channel=self.channel, key=self.key_id, template=self.template_id, domain=self.domain or ""
         )
         term_sets = self.needle.term_sets() if self.needle else [[]]
         return [fact_list + terms for terms in term_sets]
@@ -187,9 +183,9 @@ async def _candidate_positions(
     for terms in alternatives:
         packed_by_block: dict[int, list[bytes]] = {block: [] for block in blocks}
         for term in terms:
-            rows = (
-                await tx.run("find_grams", keys=[(block, term) for block in packed_by_block]) if packed_by_block else []
-            )
+            if not packed_by_block:
+                break
+            rows = await tx.run("find_grams", keys=[(block, term) for block in packed_by_block])
             packed_by_block = {block: [*packed_by_block[block], positions] for block, _, positions in rows}
         for block, packed_lists in packed_by_block.items():
             positions_by_block[block].update(intersect(packed_lists))
@@ -231,16 +227,10 @@ async def _read_messages(
     """Return the messages with these keys that match the filter's SQL conditions, in ascending key order."""
     if isinstance(keys, range):
         key_range = {"low": max(lowest, min(keys)), "high": min(highest, max(keys)) + 1}
-        return await tx.run(
-            "messages_between",
-            team=search_filter.team,
-            needle=search_filter.prefilter_word(),
-            **key_range,
-            **search_filter.sql_params,
-        )
-    rows = await tx.run(
-        "messages_at", keys=[(key,) for key in keys], team=search_filter.team, **search_filter.sql_params
-    )
+        params = {"team": search_filter.team, "needle": search_filter.prefilter_word()} | search_filter.sql_params
+        return await tx.run("messages_between", **key_range, **params)
+    key_rows = [(key,) for key in keys]
+    rows = await tx.run("messages_at", keys=key_rows, team=search_filter.team, **search_filter.sql_params)
     return sorted(rows, key=lambda row: int(row[0]))
 
 
