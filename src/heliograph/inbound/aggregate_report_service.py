@@ -66,8 +66,8 @@ class AggregateReportService:
             return UNREADABLE_REPLY + str(error)
         for report in domain_reports:
             key = report.key
-            if isinstance(report.results, DmarcSources):
-                is_new = await self._store.aggregate_reports.add_dmarc(key, report.results.by_address.values())
+            if isinstance(report.results, list):
+                is_new = await self._store.aggregate_reports.add_dmarc(key, report.results)
             else:
                 is_new = await self._store.aggregate_reports.add_tls(key, report.results)
             log.info("aggregate report received", domain=key.domain, result="stored" if is_new else "known")
@@ -102,17 +102,11 @@ def _parse_day(name: str, text: str) -> int:
     return day
 
 
-class DmarcSources(msgspec.Struct, frozen=True):
-    """The sources of a domain's mail in a DMARC report."""
-
-    by_address: dict[str, DmarcSource]
-
-
 class DomainReport(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a report about one of our domains."""
 
     key: ReportKey
-    results: DmarcSources | dict[str, int]  # for a TLS report: result → number of sessions
+    results: list[DmarcSource] | dict[str, int]  # for a TLS report: result → number of sessions
 
 
 def _read_domain_reports(file: IO[bytes], setup: Setup) -> list[DomainReport]:
@@ -149,18 +143,18 @@ def _find_owned(name: str, owned: Mapping[str, Domain]) -> str | None:
     return next((parent for parent in parents if parent in owned), None)
 
 
-def _group_sources(report: DmarcReport, owned: Mapping[str, Domain]) -> dict[str, DmarcSources]:
-    """Return domain name → sources in the report.
+def _group_sources(report: DmarcReport, owned: Mapping[str, Domain]) -> dict[str, list[DmarcSource]]:
+    """Return domain name → sources in the report, one for each address.
 
     The domain that published the DMARC policy is included even if it has no sources.
     """
     policy_domain = _find_owned(report.domain, owned)
-    groups = {policy_domain: DmarcSources({})} if policy_domain else {}
+    groups: dict[str, dict[str, DmarcSource]] = {policy_domain: {}} if policy_domain else {}
     for source in report.sources:
         if name := _find_owned(source.domain, owned):
-            by_address = groups.setdefault(name, DmarcSources({})).by_address
+            by_address = groups.setdefault(name, {})
             by_address[source.address] = _add_counts(by_address.get(source.address), source)
-    return groups
+    return {name: list(by_address.values()) for name, by_address in groups.items()}
 
 
 def _group_sessions(report: TlsReport, owned: Mapping[str, Domain]) -> dict[str, dict[str, int]]:
@@ -192,9 +186,8 @@ def _team_ref(setup: Setup, domain: Domain) -> int:
 def _add_counts(before: DmarcSource | None, source: DmarcSource) -> DmarcSource:
     if before is None:
         return source
-    return DmarcSource(
-        domain=source.domain,
-        address=source.address,
+    return msgspec.structs.replace(
+        source,
         known=before.known or source.known,
         total=before.total + source.total,
         aligned=before.aligned + source.aligned,

@@ -24,11 +24,7 @@ from heliograph.inbound.store.inbound_texts import TextSource
 from heliograph.runtime import metrics
 from heliograph.storage.setup import SetupChange, SetupEvent
 from heliograph.storage.store import Store
-from heliograph.templates.policy.meta_status import (
-    UpstreamUpdate,
-    apply_update,
-    templates_of_update,
-)
+from heliograph.templates.policy.meta_status import UpstreamUpdate, apply_update, templates_of_update
 
 BATCH_SIZE = 100  # events per transaction
 RETRY_LATER = CallbackResult(status=503)
@@ -91,21 +87,21 @@ async def handle_callback(
     if handler is None or handler.parse_callback(callback) is None:
         return None
     callback = replace(callback, body=await body())
-    answer = await _parse_callback(carriers, carrier_id, handler, callback)
-    if answer is None:
+    result = await _parse_callback(carriers, carrier_id, handler, callback)
+    if result is None:
         return None
-    if answer.status >= 400:
-        log.warning("callback refused", carrier=carrier_id, status=answer.status)
+    if result.status >= 400:
+        log.warning("callback refused", carrier=carrier_id, status=result.status)
     elif callback.method == "POST":
         await store.carrier_stats.record_callback(carrier_id, callback.now)
-    for reports in _batches(answer.reports):
+    for reports in _batches(result.reports):
         await store_carrier_reports(store, carrier_id, reports, skip_known=True)
     if record and record.channel != "email":
-        for texts in _batches(answer.incoming_texts):
+        for texts in _batches(result.incoming_texts):
             await store_inbound_texts(store, carrier_id, record.channel, texts)
-    for update in answer.template_updates:
+    for update in result.template_updates:
         await store_template_update(store, carrier_id, update, callback.now)
-    return await store_provider_events(store, carrier_id, answer) if answer.provider_reports else answer
+    return await store_provider_events(store, carrier_id, result) if result.provider_reports else result
 
 
 async def _parse_callback(
@@ -170,16 +166,18 @@ def _status_data(template: Template, old: UpstreamTemplate | None, new: Upstream
     )
 
 
-async def store_provider_events(store: Store, carrier: str, answer: CallbackResult) -> CallbackResult:
+async def store_provider_events(store: Store, carrier: str, callback_result: CallbackResult) -> CallbackResult:
     """Store a mail provider's events and return its response; 503 (send again) if an event cannot be stored yet."""
-    for index, batch in enumerate(_batches(answer.provider_reports)):
-        replay_id = f"{answer.replay_id}/{index}" if answer.replay_id and index else answer.replay_id
+    for index, batch in enumerate(_batches(callback_result.provider_reports)):
+        replay_id = callback_result.replay_id
+        if replay_id and index:
+            replay_id += f"/{index}"
         results = await store.reports.store_by_provider(carrier, batch, replay_id=replay_id)
         for result in results:
             metrics.provider_events[carrier, result].inc()
         if "later" in results:
             return RETRY_LATER
-    return answer
+    return callback_result
 
 
 async def apply_early_reports(store: Store) -> None:

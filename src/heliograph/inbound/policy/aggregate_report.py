@@ -26,8 +26,8 @@ DEPTH_MAX = 20
 VALUES_MAX = 100_000  # maximum JSON objects and arrays
 TEXT_MAX = 1000  # maximum characters of a value
 COUNT_MAX = 10**12  # maximum mails or sessions of a report, so that the sum of millions of reports fits into 64 bits
-# Octets; the steps are small, so that a document type is refused before much of it is parsed
-PROLOG_STEP, PROLOG_MAX = 256, 64 * KIB
+PROLOG_MAX = 64 * KIB  # maximum bytes before the root element
+PROLOG_STEP = 256  # bytes parsed at once before the root element: a document type is refused before most of it is read
 CACHED_DOMAINS = 1000  # the same few domains repeat in the rows of a report
 DAY_MAX = 2_932_896  # 9999-12-31, in days since 1970
 
@@ -83,11 +83,11 @@ def parse_report(pieces: Iterator[bytes]) -> DmarcReport | TlsReport:
 
     Raises ReportTooLarge or UnreadableReport if it is invalid; ReportTooLarge if both apply.
     """
-    first = next(pieces, b"")
-    whole = chain((first,), pieces)
-    is_json = first.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+    first_piece = next(pieces, b"")
+    all_pieces = chain((first_piece,), pieces)
+    is_json = first_piece.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
     try:
-        return _parse_tls(b"".join(whole)) if is_json else _parse_dmarc(whole)
+        return _parse_tls(b"".join(all_pieces)) if is_json else _parse_dmarc(all_pieces)
     except UnreadableReport:
         for _ in pieces:  # raises ReportTooLarge beyond the limit
             pass
@@ -135,7 +135,7 @@ class _DmarcReader:
         self._row: dict[tuple[str, ...], str] = {}
         self._text = ""
         self._spf_passes: list[str] = []  # domains in this record whose SPF passed
-        self.counted: dict[tuple[str, str, bool], DmarcSource] = {}
+        self.sources: dict[tuple[str, str, bool], DmarcSource] = {}
 
     def refuse_doctype(self, *_: object) -> None:
         raise UnreadableReport("the XML has a document type")
@@ -165,9 +165,8 @@ class _DmarcReader:
         if len(self.path) <= 1:
             self.is_complete = True
             return
-        is_kept, path = self.path[-1] in self.NAMES, tuple(self.path[1:])
-        self.path.pop()
-        if not is_kept:
+        path = tuple(self.path[1:])
+        if self.path.pop() not in self.NAMES:
             return
         text, self._text = self._text.strip(), ""
         if path in self.ROW_PATHS:
@@ -194,10 +193,10 @@ class _DmarcReader:
         address = _to_address(row.get(("record", "row", "source_ip"), ""))
         is_known = bool(domain) and any(_is_return_path_of(domain, passed) for passed in passes)
         key = (domain, address, is_known)
-        if (source := self.counted.get(key)) is None:
-            if len(self.counted) >= SOURCES_MAX:
+        if (source := self.sources.get(key)) is None:
+            if len(self.sources) >= SOURCES_MAX:
                 raise ReportTooLarge
-            source = self.counted[key] = DmarcSource(domain=domain, address=address, known=is_known)
+            source = self.sources[key] = DmarcSource(domain=domain, address=address, known=is_known)
         dkim, spf = (
             row.get(("record", "row", "policy_evaluated", method), "").lower() == "pass" for method in ("dkim", "spf")
         )
@@ -231,7 +230,7 @@ def _parse_dmarc(pieces: Iterator[bytes]) -> DmarcReport:
     except (expat.ExpatError, ValueError, LookupError) as error:  # ValueError and LookupError: unknown encoding
         raise UnreadableReport(f"the XML is damaged: {str(error)[:100]}") from None
     domain = _to_domain(reader.values.get(("policy_published", "domain"), ""))
-    for source in reader.counted.values():
+    for source in reader.sources.values():
         if not source.domain or (domain and not _is_below(source.domain, domain)):
             source.domain = domain
     submitter = reader.values.get(("report_metadata", "org_name"))
@@ -240,7 +239,7 @@ def _parse_dmarc(pieces: Iterator[bytes]) -> DmarcReport:
         id=reader.values.get(("report_metadata", "report_id"), ""),
         day=_to_day(reader.values.get(("report_metadata", "date_range", "begin"), "")),
         domain=domain,
-        sources=list(reader.counted.values()),
+        sources=list(reader.sources.values()),
     )
 
 
@@ -248,13 +247,10 @@ def _is_below(domain: str, parent: str) -> bool:
     return bool(domain) and (domain == parent or domain.endswith(f".{parent}"))
 
 
-def _is_return_path_of(domain: str, passed: str) -> bool:
-    """Return whether SPF passed for our return-path domain of the From domain or of one of its parents.
-
-    `passed`: the domain for which SPF passed.
-    """
-    parent = passed.removeprefix(bounce_domain(""))
-    return parent != passed and _is_below(domain, parent)
+def _is_return_path_of(domain: str, spf_domain: str) -> bool:
+    """Return whether `spf_domain` is the return-path domain that we use for `domain` or for one of its parents."""
+    parent = spf_domain.removeprefix(bounce_domain(""))
+    return parent != spf_domain and _is_below(domain, parent)
 
 
 def _to_count(text: str) -> int:
@@ -327,14 +323,14 @@ class _TlsJson(_Json, frozen=True):
     policies: tuple[_PolicyResult, ...] | None = None
 
 
-_tls_decoder = msgspec.json.Decoder(_TlsJson, strict=False)
+_tls_report_decoder = msgspec.json.Decoder(_TlsJson, strict=False)
 
 
 def _parse_tls(content: bytes) -> TlsReport:
     if content.count(b"{") + content.count(b"[") > VALUES_MAX:
         raise ReportTooLarge
     try:
-        report = _tls_decoder.decode(content.removeprefix(b"\xef\xbb\xbf"))
+        report = _tls_report_decoder.decode(content.removeprefix(b"\xef\xbb\xbf"))
         start = datetime.fromisoformat(report.date_range.start_datetime.strip())
         day = int((start if start.tzinfo else start.replace(tzinfo=UTC)).timestamp()) * SECOND_MS // DAY_MS
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:

@@ -250,8 +250,7 @@ _REASONS = [
     _reason(
         "unknown_user",
         rf"(?:unknown|no such|invalid|illegal|bad|non-?existent|unrecogni[sz]ed|incorrect|undefined|wrong) "
-        rf"{_WORD}{{0,3}}"
-        rf"(?:{_RECIPIENT_NOUN}|\b(?:userid|local ?-?part|member|mail ?name|e?-?mail))\b",
+        rf"{_WORD}{{0,3}}(?:{_RECIPIENT_NOUN}|\b(?:userid|local ?-?part|member|mail ?name|e?-?mail))\b",
         rf"{_RECIPIENT_NOUN}\b\W{{0,3}} ?{_WORD}{{0,7}}(?:{_DOES_NOT_EXIST}|possibly incorrect|misspelled)",
         rf"(?:^|[\s<\[(\"'])@[>\])\"']?\W{{0,4}}(?:(?:is|was) )?(?:user )?{_DOES_NOT_EXIST}",
         rf"no {_WORD}?(?:mail ?box|user|account|person|recipients?) {_WORD}{{0,2}}(?:here|by that|with th|found"

@@ -53,8 +53,7 @@ _AUTO_SUBJECT = re.compile(
     r"|vacation|on holiday|on leave|abwesen|automatische (?:antwort|reply)|réponse automatique|absence"
     r"|respuesta autom|fuera de"
     r"|risposta automatica|fuori (?:sede|ufficio)|resposta autom|automatisch antwoord|afwezig|autosvar|frånvaro"
-    r"|автоответ|自動(?:応答|返信)"
-    r"|不在|自动(?:回复|答复)|자동)",
+    r"|автоответ|自動(?:応答|返信)|不在|自动(?:回复|答复)|자동)",
     re.IGNORECASE,
 )
 _OUR_MESSAGE_ID = re.compile(r"<(eml_[0-9A-HJKMNP-TV-Z]{26})@[^<>@\s]{1,255}>")
@@ -88,13 +87,12 @@ def parse_bounce(mail: ReceivedMail, our_recipient: str | None) -> BounceReport:
     parsed = read_feedback(mail) or parse_status_groups(mail) or read_notification(mail.text())
     if isinstance(parsed, Feedback):
         return _parse_complaint(mail, parsed, our_recipient)
-    group = choose_group(parsed or (), our_recipient)
-    if group:
+    if group := choose_group(parsed or (), our_recipient):
         return _parse_status(mail, group, our_recipient)
-    return (
-        _parse_notice(mail, our_recipient)
-        or _parse_auto_reply(mail)
-        or BounceReport(kind="unknown", text=_one_line(mail.fields.get("subject", "")))
+    if report := _parse_notice(mail, our_recipient):
+        return report
+    return BounceReport(
+        kind="auto_reply" if _is_auto(mail) else "unknown", text=_one_line(mail.fields.get("subject", ""))
     )
 
 
@@ -211,11 +209,9 @@ def _more_specific_status(field_status: str | None, reply_status: str | None) ->
     """Return the code of the status field; the SMTP reply's code if the field is missing, or vague and of its class."""
     if field_status is None:
         return reply_status
-    return (
-        reply_status
-        if reply_status and bounce_text.is_vague_status(field_status) and reply_status[0] == field_status[0]
-        else field_status
-    )
+    if reply_status and bounce_text.is_vague_status(field_status) and reply_status[0] == field_status[0]:
+        return reply_status
+    return field_status
 
 
 def _report_kind(group: RecipientGroup, status: str | None, notice: str) -> Kind:
@@ -243,13 +239,15 @@ def _parse_notice(mail: ReceivedMail, our_recipient: str | None) -> BounceReport
     """Parse a bounce or delay notice that has no structured report; None if the mail is neither."""
     notice = bounce_text.notice_text(mail.text())
     subject = mail.fields.get("subject", "")
-    failed = mail.fields.get("x-failed-recipients", "")
-    if not _is_notice(mail, subject, notice, failed):
+    failed_recipients = mail.fields.get("x-failed-recipients", "")
+    if not failed_recipients and not _is_notice(mail, subject, notice):
         return None
     forwarded = False
     if our_recipient:
         part = recipient_part(notice, our_recipient, _unrelated_addresses(mail), _original_recipients(mail))
-        named_addresses = ADDRESS.findall(failed) or ([] if ADDRESS.search(notice) else _original_recipients(mail))
+        named_addresses = ADDRESS.findall(failed_recipients)
+        if not named_addresses and not ADDRESS.search(notice):
+            named_addresses = _original_recipients(mail)
         is_about_other = (
             not any(is_same_mailbox(address, our_recipient) for address in named_addresses)
             if named_addresses
@@ -259,7 +257,7 @@ def _parse_notice(mail: ReceivedMail, our_recipient: str | None) -> BounceReport
         notice = part or notice
     codes = bounce_text.read_codes(notice)
     reason = find_reason(codes.excerpt, notice)
-    delayed = not failed and bounce_text.says_still_trying(f"{subject}\n{notice}")
+    delayed = not failed_recipients and bounce_text.says_still_trying(f"{subject}\n{notice}")
     return BounceReport(
         kind="delay" if delayed else "bounce",
         permanent=not delayed and _is_permanent(codes.enhanced, codes, reason, f"{subject}\n{notice}"),
@@ -274,9 +272,7 @@ def _parse_notice(mail: ReceivedMail, our_recipient: str | None) -> BounceReport
     )
 
 
-def _is_notice(mail: ReceivedMail, subject: str, notice: str, failed: str) -> bool:
-    if failed:
-        return True
+def _is_notice(mail: ReceivedMail, subject: str, notice: str) -> bool:
     in_subject, in_text = bounce_text.says_undelivered(subject), bounce_text.says_undelivered(notice)
     automatic = _is_auto(mail)
     if _is_daemon(mail):
@@ -299,11 +295,6 @@ def _is_daemon(mail: ReceivedMail) -> bool:
 def _gives_reason(notice: str) -> bool:
     reason, codes = find_reason(notice), bounce_text.read_codes(notice)
     return bool(codes.code or codes.enhanced or (reason and reason.address_fault))
-
-
-def _parse_auto_reply(mail: ReceivedMail) -> BounceReport | None:
-    subject = mail.fields.get("subject", "")
-    return BounceReport(kind="auto_reply", text=_one_line(subject)) if _is_auto(mail) else None
 
 
 def _is_auto(mail: ReceivedMail) -> bool:
@@ -346,10 +337,9 @@ def _original_recipients(mail: ReceivedMail) -> list[str]:
     """
     part = mail.enclosed()
     fields = part.fields if part else bounce_text.original_fields(mail.text())
-    is_our_mail = _OUR_MESSAGE_ID.fullmatch(fields.get("message-id", ""))
-    return (
-        [] if is_our_mail else [address for name in ("to", "cc") for address in ADDRESS.findall(fields.get(name, ""))]
-    )
+    if _OUR_MESSAGE_ID.fullmatch(fields.get("message-id", "")):
+        return []
+    return [address for name in ("to", "cc") for address in ADDRESS.findall(fields.get(name, ""))]
 
 
 def _original_address(mail: ReceivedMail, name: str) -> str | None:

@@ -105,10 +105,8 @@ def recipient_part(
     Addresses in `unrelated_addresses` did not fail, such as senders. Contact addresses such as postmaster are ignored
     unless they are in `original_recipients`.
     """
-    unrelated, addressed = (
-        {address.lower() for address in unrelated_addresses},
-        {address.lower() for address in original_recipients},
-    )
+    unrelated = {address.lower() for address in unrelated_addresses}
+    addressed = {address.lower() for address in original_recipients}
     preamble, recipient_lines, names_other, is_about_recipient = list[str](), list[str](), False, None
     for line in notice.split("\n"):
         addresses = _find_addresses(_FORWARDING_NOTE.sub("", line))
@@ -132,13 +130,10 @@ def says_recipient_is_bad(text: str, our_recipient: str) -> bool:
     """Return whether a line of the text contains no address but our recipient's, and says that it is invalid."""
     for line in text.split("\n"):
         addresses = _find_addresses(_FORWARDING_NOTE.sub("", line))
-        reason = (
-            find_reason(line)
-            if addresses and all(is_same_mailbox(address, our_recipient) for address in addresses)
-            else None
-        )
-        if reason and reason.address_fault and not reason.weak:
-            return True
+        if addresses and all(is_same_mailbox(address, our_recipient) for address in addresses):
+            reason = find_reason(line)
+            if reason and reason.address_fault and not reason.weak:
+                return True
     return False
 
 

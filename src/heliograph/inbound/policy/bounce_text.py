@@ -54,16 +54,14 @@ _WORD = r"(?:[^\s:;!?]{0,40}[^\s.,:;!?] )"  # another word of the same sentence
 
 _FINAL = re.compile(
     rf"permanent(?:ly)?[ -]{_WORD}?(?:error|fail|fatal|problem|undeliver|reject)|failed permanently|\(failure\)"
-    rf"|(?:fatal|unrecoverable) {_WORD}?errors?|no further {_WORD}?attempts?|will not be retried|dauerhaft"
-    rf"|définiti|永久"
-    rf"|постоянн",
+    rf"|(?:fatal|unrecoverable) {_WORD}?errors?|no further {_WORD}?attempts?|will not be retried|dauerhaft|définiti"
+    rf"|永久|постоянн",
     re.IGNORECASE,
 )
 _STILL_TRYING = re.compile(
     rf"(?:has been|is|was|been|been temporarily|message) delayed|delayed (?:mail|deliver|[0-9]+)|\(delay(?:ed)?\)"
     rf"|delivery delay|warning (?:message )?only|(?:do|does)(?:n.t| not) need to re-?send"
-    rf"|(?:will|to) be (?:re-?tried|attempted)"
-    rf"|will (?:keep|continue|be) (?:on )?(?:to )?try|attempts? will continue"
+    rf"|(?:will|to) be (?:re-?tried|attempted)|will (?:keep|continue|be) (?:on )?(?:to )?try|attempts? will continue"
     rf"|still (?:being retried|trying|in the queue|queued)"
     rf"|will {_WORD}{{0,2}}(?:try|attempt)(?:ing)? {_WORD}{{0,4}}(?:again|until|for)|not yet (?:been )?delivered"
     rf"|not been delivered yet|temporary failure report|for more than \S+ (?:minutes|hours)\b"
@@ -85,8 +83,7 @@ _SENDER_REJECTED = re.compile(
 _RETURN_NOTICE = re.compile(
     rf"(?:could|can|was|were|has|have|did|is)(?:n.?t| ?not) {_WORD}{{0,3}}(?:deliver|reach|sent|send|accepted|transmit)"
     rf"|un-?deliver|(?:un|not )able to (?:be )?(?:deliver|send)|fail\w* (?:notice|mail|address|recipient|reasons)"
-    rf"|encountered an error"
-    rf"|\bbounced?\b"
+    rf"|encountered an error|\bbounced?\b"
     rf"|deliver\S{{0,20}} {_WORD}{{0,9}}(?:fail|abort|error|problem|unsuccess|reject)|non-?deliver"
     rf"|(?:mail|message) {_WORD}?fail"
     rf"|(?:fail|error|problem|trouble)\w* {_WORD}{{0,4}}(?:deliver|send)|mail system error|transcript of session"
@@ -98,9 +95,8 @@ _RETURN_NOTICE = re.compile(
     rf"|n.a pas (?:pu )?{_WORD}?(?:être )?(?:remis|délivr|distribu|transmis)|non remis|échec"
     rf"|impossible de (?:remettre|délivrer)"
     rf"|não {_WORD}{{0,3}}entreg|no {_WORD}{{0,3}}entreg|impossibile (?:recapitare|consegnare)"
-    rf"|mancat[ao] (?:recapito|consegna)"
-    rf"|не {_WORD}{{0,4}}доставлен|недоставлен|не удалось|无法(?:投递|送达|发送)|退信|投递失败"
-    rf"|niet {_WORD}{{0,3}}(?:bezorgd|afgeleverd)",
+    rf"|mancat[ao] (?:recapito|consegna)|не {_WORD}{{0,4}}доставлен|недоставлен|не удалось"
+    rf"|无法(?:投递|送达|发送)|退信|投递失败|niet {_WORD}{{0,3}}(?:bezorgd|afgeleverd)",
     re.IGNORECASE,
 )
 

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 
 import msgspec
@@ -48,10 +48,8 @@ class DkimSignature(msgspec.Struct, frozen=True):
 
 def parse_signatures(head: bytes) -> list[DkimSignature]:
     """Return the DKIM-Signature fields of a mail's header, at most SIGNATURES_MAX."""
-    fields = [field for field in _split_fields(head) if field[:15].lower().startswith(b"dkim-signature:")]
-    return [DkimSignature(field, _parse_tags(field.partition(b":")[2].decode("ascii", "replace"))) for field in fields][
-        :SIGNATURES_MAX
-    ]
+    fields = [field for field in _split_fields(head) if field[:15].lower() == b"dkim-signature:"][:SIGNATURES_MAX]
+    return [DkimSignature(field, parse_tags(field.partition(b":")[2].decode("ascii", "replace"))) for field in fields]
 
 
 def verify_signatures(raw: bytes, keys: Mapping[str, list[str] | None], now_s: int) -> dict[str, Verdict]:
@@ -106,7 +104,7 @@ def _check_signature(key: rsa.RSAPublicKey | Ed25519PublicKey, signature_bytes: 
 
 
 def _parse_key(record: str, algorithm: str) -> rsa.RSAPublicKey | Ed25519PublicKey | None:
-    tags = _parse_tags(record)
+    tags = parse_tags(record)
     if tags.get("v", "DKIM1") != "DKIM1" or tags.get("k", "rsa") != ALGORITHMS[algorithm]:
         return None
     try:
@@ -147,27 +145,21 @@ def _split_head(raw: bytes) -> tuple[bytes, int]:
 
 def _hash_body(raw: bytes, body_start: int, canonicalization: str) -> bytes:
     if canonicalization == "relaxed":
-        return hash_body(_pieces(raw, body_start, len(raw)))
+        return hash_body(raw[start : start + CHUNK_SIZE] for start in range(body_start, len(raw), CHUNK_SIZE))
     end = len(raw)
     while end - 2 >= body_start and raw[end - 2 : end] == b"\r\n":
         end -= 2
-    digest = hashlib.sha256()
-    for piece in _pieces(raw, body_start, end):
-        digest.update(piece)
+    digest = hashlib.sha256(memoryview(raw)[body_start:end])
     digest.update(b"\r\n")
     return digest.digest()
-
-
-def _pieces(raw: bytes, begin: int, end: int) -> Iterator[bytes]:
-    for start in range(begin, end, CHUNK_SIZE):
-        yield raw[start : min(start + CHUNK_SIZE, end)]
 
 
 def _split_fields(head: bytes) -> list[bytes]:
     return [field for field in _FIELD_END.split(head[:HEADER_MAX]) if b":" in field]
 
 
-def _parse_tags(text: str) -> dict[str, str]:
+def parse_tags(text: str) -> dict[str, str]:
+    """Parse a list of tags, such as `v=DKIM1; k=rsa`, as used by DKIM and DMARC."""
     pairs = (pair.partition("=") for pair in text.split(";"))
     return {name.strip(): value.strip() for name, equals_sign, value in pairs if equals_sign}
 

@@ -12,9 +12,9 @@ from heliograph.inbound.policy.aggregate_report import DmarcSource
 
 EPOCH = date(1970, 1, 1)
 DEFAULT_DAYS = 30
-# Maximum shares of mail that fails DMARC at which p=reject is safe: from known sources, where DNS errors of receivers
-# are the cause, and from unknown sources, which forge the sender.
-KNOWN_FAILED_MAX, UNKNOWN_FAILED_MAX = 0.001, 0.01
+# p=reject is not safe if more mail fails DMARC than these shares
+KNOWN_FAILED_MAX = 0.001  # of the mail of a known source; DNS errors of receivers can cause a few failures
+UNKNOWN_FAILED_MAX = 0.01  # of all mail; unknown sources may forge the sender
 NAMED_MAX = 3  # maximum sources named in a reason
 SUCCESSFUL, FAILED = "successful", "failed"  # TLS results that are stored in addition to the types of failures
 
@@ -77,8 +77,8 @@ def source_addresses(carriers: Iterable[CarrierRecord]) -> set[str]:
     addresses = set[str]()
     for carrier in carriers:
         pools = carrier.options.get("pools") or {}
-        for holder in (carrier.options, *pools.values()):
-            for source in holder.get("source_ips") or ():
+        for options in (carrier.options, *pools.values()):
+            for source in options.get("source_ips") or ():
                 addresses.add(source["address"] if isinstance(source, dict) else source)
     return addresses
 
@@ -126,9 +126,9 @@ def _reasons_against_reject(total: int, aligned: int, sources: list[ReportSource
     unknown = [source for source in failing if not source.known]
     failed = total - aligned - sum(source.total - source.aligned for source in failing if source.known)
     if failed > total * UNKNOWN_FAILED_MAX:
-        where = f" ({_names(unknown)})" if unknown else ""
+        addresses = f" ({_names(unknown)})" if unknown else ""
         yield (
-            f"{failed} of {total} emails failed DMARC and came from sources outside this service{where}. "
+            f"{failed} of {total} emails failed DMARC and came from sources outside this service{addresses}. "
             "If they are yours, set up DKIM or SPF for them first; if not, p=reject is meant for them."
         )
 

@@ -5,7 +5,6 @@ Invalid mail raises no exception. Content beyond the limits is omitted from the 
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from typing import Annotated, Literal, get_args
 
 import msgspec
@@ -16,7 +15,7 @@ from heliograph.domain.limits import BODY_OCTETS_MAX, KIB
 from heliograph.domain.mail.address import Address, parse_address
 from heliograph.domain.mail.attachments import TYPE_BY_EXTENSION
 from heliograph.domain.mail.auto_reply import is_auto_subject
-from heliograph.domain.mail.mime_text import decode_text, decode_transfer_encoding
+from heliograph.domain.mail.mime_text import decode_text
 from heliograph.domain.mail.mime_tree import (
     LENIENT_LIMITS,
     Fields,
@@ -34,6 +33,7 @@ from heliograph.domain.mail.smtp_to_request import (
     parse_mailboxes,
     unfold,
 )
+from heliograph.inbound.policy.mail_parts import decode_content
 
 EVENT_TYPE = "email.received"
 HOPS_MAX = 50  # maximum servers that a mail may have passed; more mean a loop (RFC 5321, 6.3)
@@ -191,15 +191,10 @@ def parse_mail(raw: bytes, *, sender: str, recipients: Collection[str]) -> Parse
 def attachment_content(raw: bytes, id_: str) -> bytes | None:
     """Return the content of a raw mail's attachment by its id; None if not found."""
     mail, _, parts = _parse_parts(raw)
-    _, attachment_parts = _split_bodies(mail, parts)
-    return next(
-        (
-            _decode_content(mail, part)
-            for number, part in enumerate(attachment_parts, 1)
-            if _attachment_id(number) == id_
-        ),
-        None,
-    )
+    for number, part in enumerate(_split_bodies(mail, parts)[1], 1):
+        if _attachment_id(number) == id_:
+            return decode_content(mail, part)
+    return None
 
 
 def is_automatic(head: Mapping[str, str], sender: str, recipients: Collection[str]) -> bool:
@@ -232,11 +227,8 @@ def _split_bodies(mail: bytes, parts: Sequence[LeafPart]) -> tuple[dict[str, str
     attachment_parts: list[LeafPart] = []
     for part in parts:
         is_text = part.type in ("text/plain", "text/html") and not part.is_attached and not part.filename
-        if (
-            not is_text
-            or part.end - part.start > ENCODED_TEXT_MAX
-            or (part.type in bodies and part.type == "text/plain")
-        ):
+        is_second_text = part.type == "text/plain" and part.type in bodies
+        if not is_text or part.end - part.start > ENCODED_TEXT_MAX or is_second_text:
             attachment_parts.append(part)
         else:  # some mail clients continue the HTML after an attachment
             bodies[part.type] = bodies.get(part.type, "") + _decode_text(mail, part)
@@ -245,21 +237,11 @@ def _split_bodies(mail: bytes, parts: Sequence[LeafPart]) -> tuple[dict[str, str
 
 def _decode_text(mail: bytes, part: LeafPart) -> str:
     parameters = part.parameters
-    text = (
-        _remove_nulls(decode_text(_decode_content(mail, part), parameters.get("charset", "")))
-        .replace("\r\n", "\n")
-        .replace("\r", "\n")
-    )
+    text = _remove_nulls(decode_text(decode_content(mail, part), parameters.get("charset", "")))
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     if part.type == "text/plain" and parameters.get("format", "").lower() == "flowed" and len(text) <= FLOWED_MAX:
         return join_flowed_lines(text, parameters.get("delsp", "").lower() == "yes")
     return text
-
-
-def _decode_content(mail: bytes, part: LeafPart) -> bytes:
-    body = mail[part.start : part.end]
-    with suppress(ValueError):  # if the transfer encoding is invalid, keep the content undecoded
-        return decode_transfer_encoding(body, part.get_field("content-transfer-encoding"))
-    return body
 
 
 def _describe_attachment(mail: bytes, part: LeafPart, number: int) -> AttachmentRecord:
@@ -273,7 +255,7 @@ def _describe_attachment(mail: bytes, part: LeafPart, number: int) -> Attachment
         id=_attachment_id(number),
         filename=_UNSAFE_FILENAME_CHARS.sub("_", part.filename[-FILENAME_MAX:]) or default_name,
         content_type=_remove_nulls(part.type)[:HEADER_VALUE_MAX],
-        size=len(_decode_content(mail, part)),
+        size=len(decode_content(mail, part)),
         content_id=content_id[:HEADER_VALUE_MAX] or None,
     )
 
@@ -340,11 +322,9 @@ def to_event_record(record: ReceivedRecord) -> ReceivedRecord:
     while limit and len(msgspec.json.encode(event_record)) > EVENT_RECORD_MAX:
         limit //= 2
         event_record = _truncate_texts(record, limit)
-    return (
-        event_record
-        if limit
-        else replace(event_record, headers=[], attachments=event_record.attachments[:20], truncated=True)
-    )
+    if limit:
+        return event_record
+    return replace(event_record, headers=[], attachments=event_record.attachments[:20], truncated=True)
 
 
 def _truncate_texts(record: ReceivedRecord, limit: int) -> ReceivedRecord:
@@ -360,10 +340,9 @@ def full_texts(record: ReceivedRecord) -> FullTexts:
 def with_full_texts(event_record: ReceivedRecord, texts: FullTexts) -> ReceivedRecord:
     """Return the event's record with the complete texts, headers and attachments."""
     fields = asdict(texts)
-    return replace(
-        event_record,
-        **fields | {"attachments": event_record.attachments if texts.attachments is None else texts.attachments},
-    )
+    if texts.attachments is None:
+        del fields["attachments"]
+    return replace(event_record, **fields)
 
 
 def _truncate(text: str | None, limit: int) -> str | None:

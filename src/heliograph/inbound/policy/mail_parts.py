@@ -75,7 +75,7 @@ def _parse_parts(raw: bytes, depth: int, parts: list[Part]) -> Fields:
     mail = normalize_line_ends(raw).replace(b"\r", b"\n")
     fields, body = parse_header(mail, 1, len(mail), LIMITS)
     for leaf in parse_leaves(mail, first_values(fields), body, LIMITS):
-        content = _decode_content(mail[leaf.start : leaf.end], leaf)
+        content = decode_content(mail, leaf)
         if leaf.type == "message/rfc822" and depth < DEPTH_MAX and _is_report(content):
             _parse_parts(content.lstrip(b"\n"), depth + 2, parts)  # an attached report has parts itself
         elif len(parts) < PARTS_MAX:
@@ -94,10 +94,8 @@ def _to_part(leaf: LeafPart, content: bytes) -> Part:
 
 
 def _is_report(content: bytes) -> bool:
-    return (
-        media_type(_header_fields(normalize_line_ends(content.lstrip(b"\n"))).get("content-type", ""))
-        == "multipart/report"
-    )
+    fields = _header_fields(normalize_line_ends(content.lstrip(b"\n")))
+    return media_type(fields.get("content-type", "")) == "multipart/report"
 
 
 def _header_fields(mail: bytes) -> Fields:
@@ -108,7 +106,9 @@ def _decode_fields(fields: Fields) -> Fields:
     return {name: decode_encoded_words(value).strip() for name, value in fields.items()}
 
 
-def _decode_content(body: bytes, leaf: LeafPart) -> bytes:
+def decode_content(mail: bytes, leaf: LeafPart) -> bytes:
+    """Return the decoded content of a part; unchanged if its transfer encoding is invalid."""
+    body = mail[leaf.start : leaf.end]
     try:
         return decode_transfer_encoding(body, leaf.get_field("content-transfer-encoding"))
     except ValueError:

@@ -77,8 +77,7 @@ _DIRECTION_MARKS = str.maketrans("", "", "\u200e\u200f\u202a\u202b\u202c\u202d\u
 _QUOTED_HTML = re.compile(
     r"<(?:div|blockquote|hr|span|table)\b[^<>]{0,300}(?:gmail_quote|yahoo_quoted|moz-cite-prefix|appendonsend|divRplyFwdMsg"
     r"|OutlookMessageHeader|protonmail_quote|zmail_extra|tutanota_quote|type=[\"']?cite|isReplyContent|name=[\"']?quote\b"
-    r"|reference-message|messageReplySection)"
-    r"|<div\b[^<>]{0,200}border-top:\s?solid #(?:E1E1E1|B5C4DF) 1\.0pt",
+    r"|reference-message|messageReplySection)|<div\b[^<>]{0,200}border-top:\s?solid #(?:E1E1E1|B5C4DF) 1\.0pt",
     re.IGNORECASE,
 )
 _BLOCKQUOTE = re.compile(r"<(/?)blockquote\b[^<>]{0,1000}>", re.IGNORECASE)
@@ -117,24 +116,18 @@ def reply_text(text: str) -> str:
     if len(text) > READ_MAX:
         return text
     lines = text.split("\n")
-    lines = lines[: _block_start(lines)]
-    unquoted = _remove_quotes(lines)
-    reply = "\n".join(unquoted).strip()
+    reply = "\n".join(_remove_quotes(lines[: _block_start(lines)])).strip()
     return reply or text.strip()
 
 
 def _block_start(lines: list[str]) -> int:
-    """Return the index of the line at which the quoted mail begins; the number of lines if there is none.
-
-    The quoted mail reaches to the end of the text.
-    """
-    fields = [_field_kind(line) for line in lines]
+    """Return the index of the line at which a mail begins that is quoted up to the end; len(lines) if there is none."""
+    kinds = [_field_kind(line) for line in lines]
     for i, line in enumerate(lines):
         if len(line) <= LINE_MAX and _ORIGINAL_SEPARATOR.fullmatch(line):
             return _index_before_rule(lines, i)
-        if fields[i] in ("sender", "sent") and _is_header_block(
-            fields[i : i + BLOCK_LINES], lines[i : i + BLOCK_LINES]
-        ):
+        block = slice(i, i + BLOCK_LINES)
+        if kinds[i] in ("sender", "sent") and _is_header_block(kinds[block], lines[block]):
             return _index_before_rule(lines, i)
     return len(lines)
 
@@ -151,10 +144,10 @@ def _index_before_rule(lines: list[str], index: int) -> int:
     return index
 
 
-def _is_header_block(fields: list[str | None], lines: list[str]) -> bool:
+def _is_header_block(kinds: list[str | None], lines: list[str]) -> bool:
     """Return whether these lines are a mail's header block: a sender, two other fields, and an address or a subject."""
-    is_mail = "subject" in fields or any("@" in line for line, field in zip(lines, fields, strict=True) if field)
-    return "sender" in fields and len({"sent", "to", "subject"}.intersection(fields)) >= 2 and is_mail
+    is_mail = "subject" in kinds or any("@" in line for line, kind in zip(lines, kinds, strict=True) if kind)
+    return "sender" in kinds and len({"sent", "to", "subject"}.intersection(kinds)) >= 2 and is_mail
 
 
 def _remove_quotes(lines: list[str]) -> list[str]:

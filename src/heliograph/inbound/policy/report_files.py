@@ -67,7 +67,7 @@ def unpack(files: list[bytes]) -> Iterator[Iterator[bytes]]:
     """
     unpacked = 0
 
-    def count(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    def check_size(pieces: Iterator[bytes]) -> Iterator[bytes]:
         nonlocal unpacked
         for piece in pieces:
             unpacked += len(piece)
@@ -77,11 +77,11 @@ def unpack(files: list[bytes]) -> Iterator[Iterator[bytes]]:
 
     for content in files:
         if content.startswith(_GZIP):
-            yield count(_gunzip(content))
+            yield check_size(_gunzip(content))
         elif content.startswith(_ZIP):
-            yield count(_unzip(content))
+            yield check_size(_unzip(content))
         else:
-            yield count(_split(content))
+            yield check_size(_split(content))
 
 
 def _is_report_file(leaf: LeafPart, content: bytes) -> bool:

@@ -65,10 +65,10 @@ def read_notification(text: str) -> list[RecipientGroup] | Feedback | None:
             for recipient in notification.bounce.bounced_recipients or [_SesRecipient()]
         ]
     if notification.complaint:
-        first = next(iter(notification.complaint.complained_recipients), _SesRecipient())
+        recipients = notification.complaint.complained_recipients[:1]
         return Feedback(
             type=notification.complaint.complaint_feedback_type,
-            recipients=(first.email_address,) if first.email_address else (),
+            recipients=tuple(recipient.email_address for recipient in recipients if recipient.email_address),
         )
     if notification.delivery:
         response = notification.delivery.smtp_response

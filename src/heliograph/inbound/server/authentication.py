@@ -9,7 +9,7 @@ import msgspec
 from heliograph.domain.mail.address import parse_address
 from heliograph.domain.mail.mime_tree import LENIENT_LIMITS, normalize_line_ends, parse_header
 from heliograph.domain.mail.smtp_to_request import parse_mailboxes
-from heliograph.inbound.policy.dkim_verification import DkimSignature, parse_signatures, verify_signatures
+from heliograph.inbound.policy.dkim_verification import DkimSignature, parse_signatures, parse_tags, verify_signatures
 from heliograph.inbound.policy.inbound_mail import Authentication, Verdict
 from heliograph.inbound.server.spf import SmtpOrigin, check_spf
 from heliograph.runtime.resolver import DnsTimeout, QueryDns
@@ -47,7 +47,7 @@ class SenderLookups(msgspec.Struct, frozen=True, kw_only=True):
         if not self.dmarc_records:
             return "none"
         org_domain = min(self.dmarc_records, key=len)  # the organizational domain
-        tags = _parse_tags(self.dmarc_records[max(self.dmarc_records, key=len)])
+        tags = parse_tags(self.dmarc_records[max(self.dmarc_records, key=len)])
         aligned = [
             *((domain, tags.get("aspf", "r")) for domain in spf_domains),
             *((domain, tags.get("adkim", "r")) for domain in dkim_domains),
@@ -94,17 +94,15 @@ def _is_aligned(domain: str, author_domain: str, org_domain: str, mode: str) -> 
 async def _find_dmarc_records(author_domain: str, query_dns: QueryDns) -> dict[str, str]:
     """Return the DMARC records of the author's domain and its parents below the top-level domain."""
     labels = author_domain.split(".")[-LABELS_MAX:]
-    names = (
-        dict.fromkeys([author_domain, *(".".join(labels[i:]) for i in range(len(labels) - 1))]) if author_domain else {}
-    )
+    parents = [".".join(labels[i:]) for i in range(len(labels) - 1)]
+    names = dict.fromkeys([author_domain, *parents]) if author_domain else {}
     answers = await asyncio.gather(*(query_dns(f"_dmarc.{name}", "TXT") for name in names))
-    records = {
-        name: [text for text in texts if text.startswith("v=DMARC1")]
-        for name, texts in zip(names, answers, strict=True)
-    }
-    return {
-        name: texts[0] for name, texts in records.items() if len(texts) == 1 and _parse_tags(texts[0]).get("psd") != "y"
-    }
+    records: dict[str, str] = {}
+    for name, texts in zip(names, answers, strict=True):
+        dmarc_texts = [text for text in texts if text.startswith("v=DMARC1")]
+        if len(dmarc_texts) == 1 and parse_tags(dmarc_texts[0]).get("psd") != "y":
+            records[name] = dmarc_texts[0]
+    return records
 
 
 async def _find_keys(signatures: Sequence[DkimSignature], query_dns: QueryDns) -> KeyRecords:
@@ -124,8 +122,3 @@ async def _with_timeout(lookup: Awaitable[T], timeout_s: float) -> T | None:
             return await lookup
     except (TimeoutError, DnsTimeout):
         return None
-
-
-def _parse_tags(text: str) -> dict[str, str]:
-    pairs = (pair.partition("=") for pair in text.split(";"))
-    return {name.strip(): value.strip() for name, _, value in pairs}

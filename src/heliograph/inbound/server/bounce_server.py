@@ -78,9 +78,7 @@ class InboundSmtpLimits(SmtpLimits, frozen=True, kw_only=True):
     per_network: int = 20
     recipients: int = 100  # maximum recipients per mail; further ones are deferred (RFC 5321, 4.5.3.1.10)
     session_s: float = 600
-    team_mail_size: int = (
-        30 * MIB
-    )  # maximum octets of a mail to a team; a larger one is rejected temporarily (RFC 5321, 4.5.3.1.10)
+    team_mail_size: int = 30 * MIB  # maximum octets of a mail to a team
     report_size: int = 40 * MIB  # maximum octets of a mail with a DMARC or TLS report: 25 MiB in base64
     total_size: int = 300 * MIB  # maximum octets of all mails in progress
     per_address: int = 120  # maximum mails per minute to an address
@@ -170,17 +168,18 @@ class InboundMailHandler:
         lookups = await self._lookup_sender(origin, file) if team_addresses else None
         async with self._one_at_a_time:  # one mail at a time, to limit threads and memory
             raw = await asyncio.to_thread(_read_all, file)
-            if (
-                refusal := await self._deliver_to_teams(lookups, envelope, raw, team_addresses)
-                if team_addresses
-                else None
-            ):
+            if team_addresses and (refusal := await self._deliver_to_teams(lookups, envelope, raw, team_addresses)):
                 return refusal
-        remaining = [address for address in envelope.recipients if address not in team_addresses]
-        for message_id in filter(None, map(self._unsubscribed_message, remaining)):
-            await self._unsubscribe(message_id)
-        if reported := [address for address in remaining if not self._unsubscribed_message(address)]:
-            await self._process_bounce(reported, raw[:READ_MAX])
+        bounce_addresses = []
+        for address in envelope.recipients:
+            if address in team_addresses:
+                continue
+            if message_id := self._unsubscribed_message(address):
+                await self._unsubscribe(message_id)
+            else:
+                bounce_addresses.append(address)
+        if bounce_addresses:
+            await self._process_bounce(bounce_addresses, raw[:READ_MAX])
         return "250 2.0.0 Ok"
 
     def read_limit(self, envelope: Envelope[str]) -> int:
@@ -323,9 +322,8 @@ class InboundSmtpSession(SmtpServerSession[str]):
             return "452 4.5.3 Too many recipients"
         if refusal := self._handler.rejection_reply(address):
             return refusal
-        if envelope.recipients and self._handler.is_report_address(address) != self._handler.is_report_address(
-            envelope.recipients[0]
-        ):
+        is_report_address = self._handler.is_report_address
+        if envelope.recipients and is_report_address(address) != is_report_address(envelope.recipients[0]):
             return ONE_KIND_REPLY
         envelope.recipients.append(address)
         return "250 2.1.5 Ok"

@@ -40,19 +40,14 @@ class AggregateReportStore:
     async def add_dmarc(self, key: ReportKey, sources: Iterable[DmarcSource]) -> bool:
         """Store a DMARC report; return False if it is already stored. `sources`: one per source address."""
         now = self._clock.now()
-        return await self._add(
-            key,
-            now,
-            "insert_dmarc_sources",
-            "sources",
+        rows = (
             (
-                (
-                    *(key.domain, key.day, source.address, key.digest, key.team, int(source.known)),
-                    *(source.total, source.aligned, source.dkim, source.spf, now),
-                )
-                for source in sources
-            ),
+                *(key.domain, key.day, source.address, key.digest, key.team, int(source.known)),
+                *(source.total, source.aligned, source.dkim, source.spf, now),
+            )
+            for source in sources
         )
+        return await self._add(key, now, "insert_dmarc_sources", "sources", rows)
 
     async def add_tls(self, key: ReportKey, sessions: dict[str, int]) -> bool:
         """Store a TLS report; return False if it is already stored. `sessions`: result → number of sessions."""
@@ -68,8 +63,8 @@ class AggregateReportStore:
         domain, digest = key.domain, key.digest
         if await self._database.read(lambda tx: tx.run("find_aggregate_report", domain=domain, digest=digest)):
             return False
-        remaining = iter(rows)
-        while batch := list(islice(remaining, BATCH)):
+        remaining_rows = iter(rows)
+        while batch := list(islice(remaining_rows, BATCH)):
             await self._database.write(partial(_run, query=query, params={row_table: batch}))
         marker = {"domain": domain, "digest": digest, "team": key.team, "now": now}
         await self._database.write(partial(_run, query="insert_aggregate_report", params=marker))
@@ -85,18 +80,14 @@ class AggregateReportStore:
                 await tx.run("dmarc_sources", limit=SOURCES_SHOWN_MAX, **days),
             )
 
-        (total, aligned), rows = await self._database.read_standby(read)
-        return DmarcTotals(
-            total=total,
-            aligned=aligned,
-            sources=[
-                DmarcSource(
-                    domain=domain, address=row[0], known=bool(row[1]), total=row[2], aligned=row[3], dkim=row[4],
-                    spf=row[5],
-                )
-                for row in rows
-            ],
-        )  # fmt: skip
+        (all_mails, aligned_mails), rows = await self._database.read_standby(read)
+        sources = [
+            DmarcSource(
+                domain=domain, address=address, known=bool(known), total=total, aligned=aligned, dkim=dkim, spf=spf
+            )
+            for address, known, total, aligned, dkim, spf in rows
+        ]
+        return DmarcTotals(total=all_mails, aligned=aligned_mails, sources=sources)
 
     async def tls_sessions(self, domain: str, first_day: int, last_day: int) -> dict[str, int]:
         """Return TLS result → number of sessions, highest number first."""

@@ -15,7 +15,7 @@ from heliograph.storage import audit
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.events import Event, Publisher
-from heliograph.storage.ledger import read_account
+from heliograph.storage.ledger import stored_names
 
 
 class OptOut(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ class OptOutStore:
         """Return the opt-outs of a phone, at most one per channel."""
 
         async def read_opt_outs(tx: Tx) -> list[OptOut]:
-            names = await self._stored_names(tx, team, phone)
+            names = await stored_names(tx, team, phone, self._erased_name_of)
             return [OptOut(*row) for name in names for row in await tx.run("find_opt_outs", team=team, phone=name)]
 
         return await self._database.read(read_opt_outs)
@@ -125,16 +125,12 @@ class OptOutStore:
         now, publisher = self._clock.team_now(team), self._publisher
 
         async def delete(tx: Tx) -> bool:
-            deleted = await remove_opt_outs(
-                tx, team, await self._stored_names(tx, team, phone), channels, now, publisher
-            )
+            names = await stored_names(tx, team, phone, self._erased_name_of)
+            deleted = await remove_opt_outs(tx, team, names, channels, now, publisher)
             await audit.write(tx, entry if deleted else None)
             return bool(deleted)
 
         return await write_serialized(self._database, delete, entry.team)
-
-    async def _stored_names(self, tx: Tx, team: int, phone: str) -> list[str]:
-        return [phone, self._erased_name_of(team, phone)] if (await read_account(tx, team)).erased else [phone]
 
 
 async def _find_cursor(tx: Tx, team: int, phone: str, channel: str) -> OptOutCursor:

@@ -27,7 +27,7 @@ async def store_provider_reports(
         return ["known"] * len(reports)
     recipients = await _find_recipients(tx, carrier, reports)
     results: list[ReportResult] = []
-    changes: dict[tuple[Any, ...], RecipientUpdate] = {}
+    updates: dict[tuple[Any, ...], RecipientUpdate] = {}
     known_events = await _lock_and_read_events(tx, {recipient.message for recipient in recipients if recipient})
     for report, recipient in zip(reports, recipients, strict=True):
         if recipient is None:
@@ -37,50 +37,39 @@ async def store_provider_reports(
         elif recipient.carrier != carrier:
             results.append("nobody")
         else:
-            change = outcomes.update_from_report(recipient.message, recipient.position, report.report, at)
-            event_key = (
-                recipient.message,
-                recipient.given_address,
-                change.target_status,
-                outcomes.encode_detail(change.detail),
-            )
-            if (
-                event_key in known_events
-                or event_key in changes
-                or (change.timeline_note == "deferred" and message_states.is_final(recipient.status))
-            ):
+            update = outcomes.update_from_report(recipient.message, recipient.position, report.report, at)
+            detail = outcomes.encode_detail(update.detail)
+            event_key = (recipient.message, recipient.given_address, update.target_status, detail)
+            is_late_deferral = update.timeline_note == "deferred" and message_states.is_final(recipient.status)
+            if event_key in known_events or event_key in updates or is_late_deferral:
                 results.append("known")
             else:
-                changes[event_key] = change
+                updates[event_key] = update
                 results.append("taken")
-    if changes:
-        await outcomes.record_updates(tx, list(changes.values()), owner=None, publisher=publisher)
+    if updates:
+        await outcomes.record_updates(tx, list(updates.values()), owner=None, publisher=publisher)
     if replay_id and "later" in results:
         await tx.run("delete_callback_seen", **callback_key)
     return results
 
 
 async def _find_recipients(tx: Tx, carrier: str, reports: Sequence[ProviderReport]) -> list[RecipientRow | None]:
-    ids = {id_ for report in reports for id_ in (report.tracking_id, report.message_id) if id_}
-    matches = await tx.run("messages_by_id", ids=[(id_,) for id_ in ids]) if ids else []
-    by_id = {id_: (key, None) for id_, key in matches}
-    carrier_ids = {id_ for report in reports for id_ in report.carrier_ids}
-    matches = (
-        await tx.run("recipients_by_carrier_id", carrier=carrier, ids=[(id_,) for id_ in carrier_ids])
-        if carrier_ids
-        else []
-    )
-    by_carrier_id = {id_: (key, position) for id_, key, position in matches}
-    keys = {key for key, _ in (*by_id.values(), *by_carrier_id.values())}
-    rows = await tx.run("recipients_of", messages=[(key,) for key in keys]) if keys else []
+    ids = [(id_,) for id_ in {id_ for report in reports for id_ in (report.tracking_id, report.message_id) if id_}]
+    by_id: dict[str, int] = dict(await tx.run("messages_by_id", ids=ids)) if ids else {}
+    carrier_ids = [(id_,) for id_ in {id_ for report in reports for id_ in report.carrier_ids}]
+    rows = await tx.run("recipients_by_carrier_id", carrier=carrier, ids=carrier_ids) if carrier_ids else []
+    by_carrier_id: dict[str, tuple[int, int]] = {id_: (key, position) for id_, key, position in rows}
+    keys = {*by_id.values(), *(key for key, _ in by_carrier_id.values())}
     recipients: dict[int, list[RecipientRow]] = {}
-    for row in rows:
+    for row in await tx.run("recipients_of", messages=[(key,) for key in keys]) if keys else []:
         recipients.setdefault(row[0], []).append(RecipientRow(*row))
 
     def find_recipient(report: ProviderReport) -> RecipientRow | None:
         carrier_match = next((by_carrier_id[id_] for id_ in report.carrier_ids if id_ in by_carrier_id), None)
-        match = by_id.get(report.tracking_id or "") or carrier_match or by_id.get(report.message_id or "")
-        return _choose_recipient(recipients.get(match[0], []), report.address, carrier_match) if match else None
+        key = by_id.get(report.tracking_id or "")
+        if key is None:
+            key = carrier_match[0] if carrier_match else by_id.get(report.message_id or "")
+        return None if key is None else _choose_recipient(recipients.get(key, []), report.address, carrier_match)
 
     return [find_recipient(report) for report in reports]
 
@@ -117,11 +106,10 @@ async def _store_early_report(
     One report is stored for each recipient. The provider must send a second one that differs again later.
     """
     report = msgspec.json.encode(provider_report.report).decode()
-    row = {"message": recipient.message, "position": recipient.position, "report": report}
-    stored = await tx.run("early_return_at", message=recipient.message, position=recipient.position)
-    if stored:
-        return "taken" if stored[0][0] == report else "later"
-    await tx.run("insert_early_return", **row, created_at=at)
+    recipient_key: dict[str, Any] = {"message": recipient.message, "position": recipient.position}
+    if rows := await tx.run("early_return_at", **recipient_key):
+        return "taken" if rows[0][0] == report else "later"
+    await tx.run("insert_early_return", **recipient_key, report=report, created_at=at)
     return "taken"
 
 
