@@ -1,4 +1,4 @@
-"""DMARC and TLS reports on sending domains: stores the reports that mail servers send us, and returns the results."""
+"""Stores the DMARC and TLS reports that mail servers send us about sending domains, and returns their results."""
 
 import asyncio
 import hashlib

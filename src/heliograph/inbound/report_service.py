@@ -107,7 +107,7 @@ async def handle_callback(
 async def _parse_callback(
     carriers: Carriers, carrier_id: str, carrier: Carrier, callback: Callback
 ) -> CallbackResult | None:
-    """Verify and parse a callback: 503 while too many large callbacks are processed, 413 if this one is too large."""
+    """Verify and parse a callback; respond 503 while too many large callbacks are processed, 413 if it is too large."""
     try:
         if not callback.is_large:
             return await carrier.parse_callback_async(callback)

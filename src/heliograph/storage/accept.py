@@ -245,7 +245,7 @@ async def publish_low_credit(
 
 
 async def enqueue_key_limit_notices(tx: Tx, limited_keys: Mapping[str, tuple[int, int]]) -> None:
-    """Enqueue at most one notice per day for each key that reached a limit: key id → (team number, time)."""
+    """Enqueue a notice for each of `limited_keys` (key id → team number, time), at most one per key and day."""
     notices = [key_limit_notice(team, key_id, at) for key_id, (team, at) in sorted(limited_keys.items())]
     await notice_queue.enqueue(tx, *notices)
 
@@ -498,7 +498,7 @@ def _message_row(key: int, item: Acceptance, decision: Decision) -> tuple[Any, .
         item.country,
         decision.price,
         "held" if decision.price else "none",
-        int(item.approval_expires_at is not None),  # `message.held` is the first event
+        int(item.approval_expires_at is not None),  # number of published events: 1 if `message.held` is published
         item.created_at,
         item.stored_record(decision.response),
         item.batch,

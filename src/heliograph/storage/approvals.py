@@ -66,7 +66,10 @@ class Approvals:
         return await self._database.read(lambda tx: _find(tx, id_))
 
     async def list_page(self, before: str, limit: int) -> list[Approval]:
-        """Return up to `limit` + 1 approvals before `before`, newest message first; the extra one shows more exist."""
+        """Return approvals of messages older than that of the approval `before`, newest message first.
+
+        Up to `limit` + 1 approvals are returned; the extra one shows that there are more.
+        """
 
         async def read_page(tx: Tx) -> list[Approval]:
             cursor = await _find(tx, before) if before != NEWEST else None

@@ -203,7 +203,7 @@ async def _list_rows(
 async def _list_page(tx: Tx, team: str | None, audit_filter: AuditFilter, before: int, limit: int) -> AuditPage:
     """Return one page of audit entries.
 
-    The order of keys is only about that of times, because the clocks of processes may differ by CLOCK_ERROR_MAX_MS.
+    Keys are only roughly in the order of their times, because the clocks of processes may differ by CLOCK_ERROR_MAX_MS.
     """
     since_key = 0
     if audit_filter.until < LATEST_TIME:

@@ -1,4 +1,4 @@
-"""Counts started and completed verifications per area (country or number range) and hour, for the conversion guard."""
+"""Counts started and completed verifications per hour and area (team, country, range) for the conversion guard."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

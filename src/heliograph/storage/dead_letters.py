@@ -134,7 +134,10 @@ class DeadLetters:
     async def list_page(
         self, before: DeadLetterKey = FIRST_PAGE, limit: int = PAGE_SIZE, until: int = NEWEST
     ) -> list[DeadLetter]:
-        """Return up to `limit` + 1 dead letters that failed by `until`, newest message first; the extra shows more."""
+        """Return up to `limit` + 1 dead letters that failed by `until`, newest message first.
+
+        The extra dead letter shows that there are more.
+        """
         rows = await self._database.read(
             lambda tx: tx.run("dead_letters", **before._asdict(), until=until, limit=limit + 1)
         )

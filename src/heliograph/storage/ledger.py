@@ -54,7 +54,7 @@ SPEND_BATCH = 5_000  # maximum entries that a transaction or a page adds to the 
 
 class Spend(msgspec.Struct, frozen=True, kw_only=True):
     charges: dict[tuple[str, str], Charge]  # (UTC month, kind of message) → charge
-    counted_until: int | None  # timestamp of the last summed entry; None if all are
+    counted_until: int | None  # timestamp of the last summed entry; None if all entries are summed
 
 
 class _Sums(msgspec.Struct):

@@ -45,8 +45,8 @@ from heliograph.storage.accept import lock_accounts, save_accounts
 from heliograph.storage.engine.database import Tx, schedule_wakeup
 from heliograph.storage.events import Event, Publisher
 
-# How long a report is kept that arrives before our own record of the send. A mail server may acknowledge an email up to
-# ten minutes after it has bounced.
+# How long a report is kept if it arrives before our own record of the send. A mail server may acknowledge an email up
+# to ten minutes after it has bounced.
 EARLY_REPORT_MS = MINUTE_MS
 EARLY_RETURN_MS = HOUR_MS
 
@@ -390,7 +390,7 @@ async def apply_early_reports(tx: Tx, *, at: int, publisher: Publisher) -> None:
 
 
 async def quarantine_poison(tx: Tx, *, now: int, clock_offsets: Mapping[int, int], publisher: Publisher) -> int:
-    """Fail recipients with which CRASHES_MAX workers crashed that processed nothing else; release their credit holds.
+    """Fail recipients that crashed CRASHES_MAX workers which processed nothing else; release their credit holds.
 
     Simulated reports that crash workers are deleted. Returns the number of failed recipients.
     """

@@ -57,6 +57,6 @@ class Passkeys:
         await write_serialized(self._database, delete, entry.actor)
 
     async def use(self, id_: str, sign_count: int) -> bool:
-        """Record a use of a passkey; return False if it was deleted, or its counter decreased, as that of a clone."""
+        """Record a use of a passkey; return False if it was deleted, or if its counter decreased (a clone)."""
         now = self._clock.now()
         return bool(await self._database.write(lambda tx: tx.run("use_passkey", id=id_, count=sign_count, now=now)))

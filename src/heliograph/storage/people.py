@@ -54,7 +54,7 @@ class Member(msgspec.Struct, frozen=True):
     role: str
     has_password: int
     has_totp: int
-    invited: int  # 1 if the invitation is pending: the role is not in effect
+    invited: int  # 1 if the invitation is pending, so that the role is not in effect yet
     issuer: str | None  # identity provider linked to the account
 
 

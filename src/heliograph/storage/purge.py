@@ -15,7 +15,7 @@ MESSAGE_QUERIES = (
     *("purge_events", "purge_parts", "purge_delays", "purge_recipient_index", "purge_inbox_marks", "purge_callbacks"),
     *("purge_approvals", "purge_recipients", "purge_messages"),
 )
-# Other data of a team, keyed by its number.
+# Queries that delete other data of a team, by its number
 TEAM_QUERIES = (
     *("delete_orphan_outbox", "delete_lone_events", "delete_verifications", "delete_empty_batches"),
     *("delete_received", "delete_marketing", "delete_conversion", "delete_auto_replies", "reset_account_counters"),

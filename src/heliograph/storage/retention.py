@@ -27,7 +27,7 @@ STATS_RETENTION_MS = 400 * DAY_MS  # the overview shows a year
 # Free pages of the SQLite file are returned to the disk if there are more than FREE_PAGES, and more than 1/FREE_SHARE
 # of all pages. Otherwise they stay for new data.
 FREE_PAGES, FREE_SHARE = 1000, 10
-BATCH = 100  # rows per transaction: SQLite has one writer, which other transactions must not wait long for
+BATCH = 100  # rows per transaction; few, because other transactions wait for SQLite's single writer
 # Query that deletes old rows → age in ms above which they are deleted
 MAX_AGE_BY_QUERY = {
     "purge_idempotency": 0,

@@ -169,7 +169,7 @@ class Suppressions:
 
 
 async def _find_cursor(tx: Tx, team: int, address: str) -> PageCursor:
-    """Return the position of an address in the list, even if it was removed; raise NeverListed if it never was in."""
+    """Return the list position of an address, even if it was removed; raise NeverListed if it was never listed."""
     for row in await tx.run("find_suppression", team=team, address=address):
         return PageCursor(Suppression(*row).created_at, address)
     for (detail,) in await tx.run("deleted_suppression", team=team, address=address):

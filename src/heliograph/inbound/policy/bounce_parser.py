@@ -206,7 +206,10 @@ def _parse_status(mail: ReceivedMail, group: RecipientGroup, our_recipient: str 
 
 
 def _more_specific_status(field_status: str | None, reply_status: str | None) -> str | None:
-    """Return the code of the status field; the SMTP reply's code if the field is missing, or vague and of its class."""
+    """Return the code of the status field, or the SMTP reply's code if the field is missing or vague.
+
+    A vague code is replaced only by a code of the same class.
+    """
     if field_status is None:
         return reply_status
     if reply_status and bounce_text.is_vague_status(field_status) and reply_status[0] == field_status[0]:

@@ -198,7 +198,7 @@ def attachment_content(raw: bytes, id_: str) -> bytes | None:
 
 
 def is_automatic(head: Mapping[str, str], sender: str, recipients: Collection[str]) -> bool:
-    """Return whether, judged by its header, a program sent the mail, or the mail has passed this server before."""
+    """Return whether the header shows that a program sent the mail, or that the mail has passed this server before."""
     submitted = head.get("auto-submitted", "no").partition(";")[0].strip().lower()
     author = next(iter(_parse_addresses(head.get("from", ""))), "").lower()
     delivered = {address.lower() for address in _parse_addresses(head.get("delivered-to", ""))}

@@ -121,7 +121,7 @@ def reply_text(text: str) -> str:
 
 
 def _block_start(lines: list[str]) -> int:
-    """Return the index of the line at which a mail begins that is quoted up to the end; len(lines) if there is none."""
+    """Return the index from which a mail is quoted up to the end of the text; the number of lines if there is none."""
     kinds = [_field_kind(line) for line in lines]
     for i, line in enumerate(lines):
         if len(line) <= LINE_MAX and _ORIGINAL_SEPARATOR.fullmatch(line):

@@ -146,7 +146,10 @@ def _unzip(content: bytes) -> Iterator[bytes]:
 
 
 def _unzip_file(content: bytes, start: int, method: int, sizes: tuple[int, int] | None) -> Iterator[bytes]:
-    """Yield a file's content and verify its checksum. `sizes`: (checksum, packed size); None if after the content."""
+    """Yield a file's content and verify its checksum.
+
+    `sizes`: (checksum, packed size); None if they follow the content.
+    """
     checksum = 0
     if method == _ZIP_DEFLATED:
         stream = zlib.decompressobj(_ZIP_WINDOW)

@@ -60,7 +60,7 @@ class Reply(msgspec.Struct, frozen=True):
 def read_reply(lines: Sequence[bytes]) -> Reply | None:
     """Parse an SMTP reply; None if a line is invalid.
 
-    The last line decides the code. Unprintable characters are replaced.
+    The code is that of the last line. Unprintable characters are replaced.
     """
     texts = tuple([text for line in lines if (text := _decode_line(line)) is not None])
     return Reply(int(lines[-1][:3]), texts) if texts and len(texts) == len(lines) else None

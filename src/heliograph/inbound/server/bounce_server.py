@@ -117,7 +117,8 @@ class InboundMailHandler:
     ) -> None:
         """Create the handler.
 
-        `folder`: where large mails are stored temporarily. `query_dns`: authenticates the sender; None: not checked.
+        `folder`: where large mails are stored temporarily. `query_dns`: queries DNS about senders; None: senders are
+        not authenticated.
         """
         self._query_dns = query_dns
         self._envelope_key = envelope_key

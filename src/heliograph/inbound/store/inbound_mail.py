@@ -76,7 +76,7 @@ class InboundMailStore:
         return [InboundMailRow(*row) for row in rows]
 
     async def list_page(self, team: int, before: str, limit: int, reserve_memory: ReserveMemory) -> InboundMailPage:
-        """Return a page of a team's mails, newest first and as in their events, with at most PAGE_OCTETS_MAX."""
+        """Return a page of a team's mails as in their events, newest first, with at most PAGE_OCTETS_MAX octets."""
         rows = await self.list_newest(team, before, limit + 1)
         ids: list[str] = []
         octets = 0

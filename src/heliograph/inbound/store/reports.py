@@ -1,4 +1,4 @@
-"""Store of reports about sent messages. A report that arrives before its delivery attempt is recorded must wait."""
+"""Store of reports about sent messages. A report that arrives before its delivery attempt is recorded is kept."""
 
 from collections.abc import Sequence
 

@@ -481,7 +481,7 @@ class PostgresDatabase:
         return await self._pool
 
     async def _connect(self, *_: Any, **options: Any) -> Any:
-        """Open a connection for the pool; the first call detects a pooler before the server, and Citus."""
+        """Open a connection for the pool. The first call detects whether a pooler or Citus is in use."""
         if self._is_pooled is None:
             connection = await connect(self._hosts)
             try:

@@ -1,6 +1,6 @@
 """Notifies waiting loops of this and of other processes that work may be due.
 
-Such a wakeup may be lost. Every waiting loop also polls, so that only costs latency (ADR 0025).
+Such a wakeup may be lost; this only costs latency, because every waiting loop also polls (ADR 0025).
 """
 
 import asyncio
@@ -14,7 +14,7 @@ ALWAYS_NOTIFIED = (SETUP, INBOX)  # other processes need this wakeup even if a l
 
 NOTIFY_INTERVAL_S = 0.01  # minimum interval between notifications to other processes; wakeups in between are combined
 POLL_S = 1.0  # poll interval while notifications from other processes arrive
-FALLBACK_POLL_S = 0.2  # fallback poll interval while such notifications do not arrive
+FALLBACK_POLL_S = 0.2  # poll interval while they do not arrive
 
 
 class Wakeup:

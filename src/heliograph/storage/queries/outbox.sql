@@ -129,11 +129,11 @@ UPDATE outbox SET owner = NULL, lease_until = NULL WHERE owner = :owner;
 UPDATE outbox SET owner = NULL, lease_until = NULL WHERE owner IS NOT NULL AND lease_until <= :over RETURNING key;
 
 -- name: find_poison
--- Return messages with which `deaths` workers crashed that processed nothing else.
+-- Return recipients that crashed `deaths` workers which processed nothing else.
 SELECT key, epoch, message, position, team FROM outbox
 WHERE owner IS NULL AND claims >= 2 AND alone >= :deaths AND promises IS NULL
 LIMIT 100;
 
 -- name: drop_poisoned_reports
--- Delete simulated reports with which `deaths` workers crashed that processed nothing else.
+-- Delete simulated reports that crashed `deaths` workers which processed nothing else.
 DELETE FROM outbox WHERE owner IS NULL AND claims >= 2 AND alone >= :deaths AND promises IS NOT NULL;

@@ -47,7 +47,8 @@ class SearchIndex:
         blocks = await self._database.read(partial(_blocks_to_build, now=now))
         if not blocks:
             return False
-        block = blocks[0 if random_number & 1 else random_number % len(blocks)]  # processes rarely choose the same one
+        # Random, so that processes rarely choose the same block
+        block = blocks[0 if random_number & 1 else random_number % len(blocks)]
         erase_counter, rows = await self._database.read(partial(_read_block, block=block))
         if not _is_settled(rows, now):
             return len(blocks) > 1
