@@ -348,8 +348,8 @@ def replay_response(
     stored_responses: dict[tuple[str, str], StoredResponse], key_id: str, idempotency_key: IdempotencyKey, now: int
 ) -> SendResult[Any] | None:
     """Return the stored response of this idempotency key; None if the request must be executed."""
-    stored = stored_responses.get((key_id, idempotency_key.hash))
-    replay = idempotency.select_replay(stored, idempotency_key.fingerprint, now)
+    stored_response = stored_responses.get((key_id, idempotency_key.hash))
+    replay = idempotency.select_replay(stored_response, idempotency_key.fingerprint, now)
     if replay is None or replay.response is None:
         return None
     return SendResult(replay.object_id, None, replay.response, replayed=True)

@@ -76,9 +76,9 @@ class Approvals:
             if cursor is None and before != NEWEST:
                 return []
             params = {"before": cursor.message if cursor else KEY_MAX, "limit": limit + 1}
-            pending, decided = await tx.run("list_pending", **params), await tx.run("list_decided", **params)
+            pending_rows, decided_rows = await tx.run("list_pending", **params), await tx.run("list_decided", **params)
             # An approval that was decided between the two queries is in both results.
-            by_message = {row[0]: Approval(*row) for row in (*pending, *decided)}
+            by_message = {row[0]: Approval(*row) for row in (*pending_rows, *decided_rows)}
             return [by_message[message] for message in sorted(by_message, reverse=True)][: limit + 1]
 
         return await self._database.read(read_page)

@@ -202,7 +202,7 @@ def split_chunks(content: bytes) -> list[bytes]:
 
 async def _delete_unreferenced(tx: Tx, before: int, objects: int) -> tuple[list[str], int]:
     """Delete a batch of unreferenced files; return their names in the object store and the number of deleted rows."""
-    deleted = await tx.run("delete_unused_blobs", before=before, objects=objects, limit=BATCH)
-    if deleted:
-        await tx.run("delete_chunks", hashes=[(row[0],) for row in deleted])
-    return [row[1] for row in deleted if row[1]], len(deleted)
+    deleted_rows = await tx.run("delete_unused_blobs", before=before, objects=objects, limit=BATCH)
+    if deleted_rows:
+        await tx.run("delete_chunks", hashes=[(row[0],) for row in deleted_rows])
+    return [row[1] for row in deleted_rows if row[1]], len(deleted_rows)

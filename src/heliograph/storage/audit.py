@@ -83,9 +83,9 @@ async def write(tx: Tx, *entries: AuditEntry | None) -> None:
 
     The head of the chain is locked until the commit: acquire all other locks before this call.
     """
-    if present := [entry for entry in entries if entry]:
-        rows = await tx.run("insert_audit", entries=[msgspec.structs.astuple(entry) for entry in present])
-        await notice_queue.enqueue(tx, *filter(None, map(notice_for_entry, present)))
+    if new_entries := [entry for entry in entries if entry]:
+        rows = await tx.run("insert_audit", entries=[msgspec.structs.astuple(entry) for entry in new_entries])
+        await notice_queue.enqueue(tx, *filter(None, map(notice_for_entry, new_entries)))
         await _append_links(tx, await _lock_head(tx), rows)
 
 

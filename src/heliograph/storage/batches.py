@@ -26,8 +26,8 @@ class Batches:
 async def finish_batches(tx: Tx, ids: Collection[str], publisher: Publisher, at: int) -> list[Event]:
     """Mark batches whose messages are all final as done; return their events, which the caller must publish."""
     open_ids = [(id_,) for (id_,) in await tx.run("lock_batches", ids=[(id_,) for id_ in ids])] if ids else []
-    finished = await tx.run("finish_batches", ids=open_ids, at=at) if open_ids else []
-    counts = await _count_by_status(tx, [id_ for id_, *_ in finished]) if finished else {}
+    finished_rows = await tx.run("finish_batches", ids=open_ids, at=at) if open_ids else []
+    counts = await _count_by_status(tx, [id_ for id_, *_ in finished_rows]) if finished_rows else {}
     return [
         Event(
             id=publisher.new_id("evt_"),
@@ -37,7 +37,7 @@ async def finish_batches(tx: Tx, ids: Collection[str], publisher: Publisher, at:
             detail=encode_data(BatchRecord(id=id_, total=total, counts=counts[id_])),
             created_at=at,
         )
-        for id_, team, total in finished
+        for id_, team, total in finished_rows
     ]
 
 

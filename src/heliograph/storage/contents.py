@@ -14,8 +14,8 @@ ReserveMemory = Callable[[int], Awaitable[None]]  # reserves this many bytes of 
 
 async def delete_contents(tx: Tx, messages: Sequence[tuple[Any, ...]]) -> None:
     """Delete the contents of these messages, and shared texts that no other message uses."""
-    deleted = await tx.run("purge_contents", messages=messages)
-    texts = [(key,) for key in sorted({text_key for (text_key,) in deleted if text_key is not None})]
+    deleted_rows = await tx.run("purge_contents", messages=messages)
+    texts = [(key,) for key in sorted({text_key for (text_key,) in deleted_rows if text_key is not None})]
     if texts:
         await tx.run("lock_texts", texts=texts)
         await tx.run("purge_texts", texts=texts)

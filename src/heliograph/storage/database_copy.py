@@ -86,8 +86,8 @@ class Table(NamedTuple):
         return " AND ".join(conditions) or "1 = 1"
 
     def digest(self, rows: Sequence[Row]) -> str:
-        encoded = [msgspec.msgpack.encode(row) for row in rows]
-        return hashlib.blake2b(b"".join(encoded if self.key else sorted(encoded)), digest_size=16).hexdigest()
+        encoded_rows = [msgspec.msgpack.encode(row) for row in rows]
+        return hashlib.blake2b(b"".join(encoded_rows if self.key else sorted(encoded_rows)), digest_size=16).hexdigest()
 
 
 class Range(NamedTuple):
@@ -252,10 +252,10 @@ class PostgresConnection:
     async def tables(self) -> list[Table]:
         columns = await self.fetch(
             "SELECT table_name::text, column_name::text FROM information_schema.columns "
-            "WHERE table_schema = current_schema() ORDER BY table_name, column_name"
+            "WHERE table_schema = current_schema()"
         )
-        present = set(columns)
-        return [table for table in _expected_tables() if {(table.name, column) for column in table.columns} <= present]
+        existing = set(columns)
+        return [table for table in _expected_tables() if {(table.name, column) for column in table.columns} <= existing]
 
     async def rows(self, table: Table) -> AsyncGenerator[Row, None]:
         least, most = count, _ = FETCH_ROWS

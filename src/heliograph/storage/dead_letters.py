@@ -184,11 +184,11 @@ async def _retry(
 ) -> RetryResult:
     """Queue dead letters again with status `sending`. `low_credit`: credit threshold of each team for `credit.low`."""
     messages = await lock_messages(tx, [(key,) for key in {letter.message for letter in keys}])
-    existing = [DeadLetterKey(*row) for row in await tx.run("find_dead_letters", letters=keys)]
-    accounts = await lock_accounts(tx, {messages[letter.message].team for letter in existing})
+    existing_letters = [DeadLetterKey(*row) for row in await tx.run("find_dead_letters", letters=keys)]
+    accounts = await lock_accounts(tx, {messages[letter.message].team for letter in existing_letters})
     credit_before = {team: account.available for team, account in accounts.items()}
     requeued, holds, unpaid = [], [], []
-    for letter in existing:
+    for letter in existing_letters:
         message = messages[letter.message]
         try:
             if _renew_hold(message, accounts[message.team]):
@@ -204,7 +204,7 @@ async def _retry(
     if requeued:
         await _requeue(tx, [(messages[letter.message], letter.position) for letter in requeued], entry.at)
         await _change_status(tx, requeued, "sending", RETRIED_DETAIL, messages, entry)
-    return RetryResult(requeued=len(requeued), missing=len(keys) - len(existing), unpaid=tuple(unpaid))
+    return RetryResult(requeued=len(requeued), missing=len(keys) - len(existing_letters), unpaid=tuple(unpaid))
 
 
 async def _drop(tx: Tx, keys: Sequence[DeadLetterKey], entry: AuditEntry) -> int:

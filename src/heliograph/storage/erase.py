@@ -99,8 +99,8 @@ async def scan_table(
     ):
         after, scanned = rows[-1][0], scanned + BATCH
         text_columns = slice(1, 1 + len(table.text_columns))
-        if matching := [row for row in rows if any(map(target.variants.occurs_in, row[text_columns]))]:
-            yield matching
+        if matching_rows := [row for row in rows if any(map(target.variants.occurs_in, row[text_columns]))]:
+            yield matching_rows
         on_progress(table.name, scanned)
 
 
@@ -143,7 +143,7 @@ class Erasures:
 
         Raises ErasureBlocked if unsent messages to other recipients contain the address in their text.
         """
-        messages, waiting = await self._erase_all_messages(target, now, on_progress)
+        messages, unsent = await self._erase_all_messages(target, now, on_progress)
         await _erase_table(self._database, target, events_table(target), _erase_events, on_progress)
         await _erase_verifications(self._database, target, now)
         for table in await text_tables(self._database, target):
@@ -151,9 +151,9 @@ class Erasures:
         await self._database.write(
             lambda tx: tx.run("delete_recipient_tombstone", id=f"{target.team}/{target.address}")
         )
-        if waiting:
+        if unsent:
             raise ErasureBlocked(
-                f"Everything else was erased, but messages to others that contain it are still in progress ({waiting})."
+                f"Everything else was erased, but messages to others that contain it are still in progress ({unsent})."
             )
         return messages
 
@@ -251,39 +251,39 @@ async def _erase_messages(
     recipients: dict[int, list[Any]] = {key: [] for (key,) in keys}
     for recipient in await tx.run("recipients_of", messages=keys):
         recipients[recipient[0]].append(recipient)
-    matching: list[_MatchingMessage] = []
+    matches: list[_MatchingMessage] = []
     for key, record, body in rows:
         placeholders = {row[3]: placeholder(row[2], row[1]) for row in recipients[key] if row[2] == target.address}
         variants = target.variants.with_spellings(placeholders)
         if placeholders or variants.occurs_in(record) or variants.occurs_in(body) or body in contents_with_address:
-            matching.append(_MatchingMessage(key, record, recipients[key], variants, placeholders))
-    idle = [match for match in matching if match.key not in in_progress]
+            matches.append(_MatchingMessage(key, record, recipients[key], variants, placeholders))
+    idle = [match for match in matches if match.key not in in_progress]
     if idle:
         await _write_messages(tx, target, idle, now, publisher)
-    return len(idle), len(matching) - len(idle)
+    return len(idle), len(matches) - len(idle)
 
 
 async def _write_messages(
-    tx: Tx, target: ErasureTarget, matching: list[_MatchingMessage], now: int, publisher: Publisher
+    tx: Tx, target: ErasureTarget, matches: list[_MatchingMessage], now: int, publisher: Publisher
 ) -> None:
-    keys = [(match.key,) for match in matching]
+    keys = [(match.key,) for match in matches]
     await contents.delete_contents(tx, keys)  # the text may contain personal data
     for query in ("purge_blobs", "mark_content_deleted"):
         await tx.run(query, messages=keys)
     await tx.run("erase_recipient_index", team=target.ref, address=target.address, messages=keys)
-    records = [(match.key, match.record, _erase_record(match.variants, match.record)) for match in matching]
+    records = [(match.key, match.record, _erase_record(match.variants, match.record)) for match in matches]
     await tags.delete_for_messages(tx, keys)
     await tx.run("erase_records", records=[(key, new_record) for key, _, new_record in records])
     await tx.run("insert_tags", tags=tags.tag_rows_of_records(await tx.run("records_of", messages=keys)))
     await index.remove_terms(tx, records)
     ended_rows = await tx.run(
-        "finish_erased", messages=[(match.key,) for match in matching if match.others_are_final], now=now
+        "finish_erased", messages=[(match.key,) for match in matches if match.others_are_final], now=now
     )
     await publisher.publish(
         tx, await batches.finish_batches(tx, {batch for (batch,) in ended_rows if batch}, publisher, now)
     )
     recipients: list[tuple[Any, ...]] = []
-    for match in matching:
+    for match in matches:
         for key, position, address, given_address, *_, detail in match.recipients:
             placeholder = match.placeholders.get(given_address)
             recipients.append(
@@ -292,7 +292,7 @@ async def _write_messages(
                 else (key, position, address, given_address, match.variants.redact_text(detail))
             )
     await tx.run("erase_recipients", recipients=recipients)
-    match_by_key, events = {match.key: match for match in matching}, []
+    match_by_key, events = {match.key: match for match in matches}, []
     for key, id_, subject, recipient, detail, message in await tx.run("events_of", messages=keys):
         match = match_by_key[message]
         placeholder = match.placeholders.get(recipient)
@@ -337,8 +337,8 @@ async def _erase_table(
     erase_rows: Callable[[ErasureTarget, Sequence[Any], Tx], Coroutine[Any, Any, None]],
     on_progress: ProgressCallback,
 ) -> None:
-    async for matching in scan_table(database, target, table, on_progress):
-        await write_serialized(database, partial(erase_rows, target, matching), target.team)
+    async for matching_rows in scan_table(database, target, table, on_progress):
+        await write_serialized(database, partial(erase_rows, target, matching_rows), target.team)
 
 
 async def _erase_texts(

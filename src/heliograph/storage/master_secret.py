@@ -57,9 +57,9 @@ class SecretStore:
 
     async def register_digest(self, digest: str) -> str:
         """Register the digest of the master secret if none is registered; return the registered digest."""
-        registered = await self._database.write(lambda tx: _register_digest(tx, digest))
-        self.last_known = msgspec.structs.replace(self.last_known, digest=registered)
-        return registered
+        registered_digest = await self._database.write(lambda tx: _register_digest(tx, digest))
+        self.last_known = msgspec.structs.replace(self.last_known, digest=registered_digest)
+        return registered_digest
 
     async def replace_digest(self, digest: str, entry: AuditEntry) -> bool:
         """Replace the registered digest, and delete the keys kept from the first secret; return False if unchanged."""
@@ -73,34 +73,34 @@ class SecretStore:
 
     async def read_encrypted_texts(self) -> dict[str, str]:
         """Refresh the setup; return encryption context → ciphertext of all stored secrets."""
-        current = await self._setup.refresh()
-        return await self._database.read(lambda tx: read_encrypted_texts(tx, current))
+        current_setup = await self._setup.refresh()
+        return await self._database.read(lambda tx: read_encrypted_texts(tx, current_setup))
 
     async def reencrypt(self, reencrypt: Reencrypt, on_progress: ProgressCallback) -> int:
         """Re-encrypt all ciphertexts in batches and return their number; skip those that are changed meanwhile."""
-        current = await self._setup.refresh()
+        current_setup = await self._setup.refresh()
         record_keys = [
             key
-            for key, record in current.records.items()
+            for key, record in current_setup.records.items()
             if any(reencrypt(text, context) for context, text in ciphertexts(record).items())
         ]
         rows_by_query = {
             write_query: await self._find_outdated(read_query, prefix, reencrypt)
             for read_query, (write_query, prefix) in WRITE_QUERY_BY_READ_QUERY.items()
         }
-        total, processed, changed = len(record_keys) + sum(map(len, rows_by_query.values())), 0, 0
+        total, processed_count, changed_count = len(record_keys) + sum(map(len, rows_by_query.values())), 0, 0
         batches = [
-            partial(_reencrypt_records, record_keys=batch, reencrypt=reencrypt, last_setup=current)
+            partial(_reencrypt_records, record_keys=batch, reencrypt=reencrypt, last_setup=current_setup)
             for batch in _batches(record_keys)
         ]
         for query, rows in rows_by_query.items():
             batches += [partial(_reencrypt_column, query=query, rows=batch) for batch in _batches(rows)]
         for reencrypt_batch in batches:
-            changed += await write_serialized(self._database, reencrypt_batch, None)
-            processed = min(total, processed + BATCH)
-            on_progress(processed, total)
+            changed_count += await write_serialized(self._database, reencrypt_batch, None)
+            processed_count = min(total, processed_count + BATCH)
+            on_progress(processed_count, total)
         await self._setup.refresh()
-        return changed
+        return changed_count
 
     async def _find_outdated(self, query: str, prefix: str, reencrypt: Reencrypt) -> list[tuple[str, str, str]]:
         """Return (row id, ciphertext, new ciphertext) for each ciphertext that must be re-encrypted."""
@@ -117,10 +117,10 @@ async def _reencrypt_records(
     tx: Tx, record_keys: Sequence[tuple[str, str]], reencrypt: Reencrypt, last_setup: Setup
 ) -> int:
     """Read the setup records again under the setup lock, re-encrypt their secrets, and return how many changed."""
-    current = await setup.lock_and_read(tx, last_setup)
+    current_setup = await setup.lock_and_read(tx, last_setup)
     rows, count = [], 0
     for kind, id_ in record_keys:
-        if (record := current.records.get((kind, id_))) is None:
+        if (record := current_setup.records.get((kind, id_))) is None:
             continue
         new_texts = {
             context: new_text for context, text in ciphertexts(record).items() if (new_text := reencrypt(text, context))
@@ -128,7 +128,7 @@ async def _reencrypt_records(
         if new_texts:
             rows.append(to_row(kind, id_, with_ciphertexts(record, new_texts), getattr(record, "team", None) or None))
             count += len(new_texts)
-    await setup.save_rows(tx, rows, current.version)
+    await setup.save_rows(tx, rows, current_setup.version)
     return count
 
 
@@ -137,8 +137,8 @@ async def _reencrypt_column(tx: Tx, query: str, rows: Sequence[tuple[str, str, s
 
 
 async def _register_digest(tx: Tx, digest: str) -> str:
-    ((registered,),) = await tx.run("register_secret", digest=digest)
-    return str(registered)
+    ((registered_digest,),) = await tx.run("register_secret", digest=digest)
+    return str(registered_digest)
 
 
 async def _replace_digest(tx: Tx, digest: str, entry: AuditEntry) -> bool:

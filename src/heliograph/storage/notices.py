@@ -125,11 +125,11 @@ class Notices:
         """Store the user's notice settings; return False if all are as before."""
 
         async def save_choices(tx: Tx) -> bool:
-            previous = {
+            previous_choices = {
                 NoticeKind(team, kind): bool(is_on)
                 for team, kind, is_on in await tx.run("notice_choices", person=person)
             }
-            if previous | dict(choices) == previous:
+            if previous_choices | dict(choices) == previous_choices:
                 return False
             rows = [(person, team, kind, int(is_on)) for (team, kind), is_on in choices.items()]
             await tx.run("set_notice_choices", choices=rows)

@@ -138,9 +138,9 @@ async def claim_rows(
     if len(order) < limit:
         await _due_teams(tx, lane, now)
     rows_left = {priority: iter(rows) for priority, rows in rows_by_priority.items()}
-    claimed = [next(rows_left[priority]) for priority in order]
+    claimed_rows = [next(rows_left[priority]) for priority in order]
     await _release_surplus(tx, owner, [row for rows in rows_left.values() for row in rows], shared=1)
-    return claimed, order
+    return claimed_rows, order
 
 
 async def _release_surplus(tx: Tx, owner: str, rows: Sequence[Any], *, shared: int) -> None:
@@ -185,9 +185,9 @@ async def _claim_fairly(
         teams = teams[: limit - len(rows)]
         share = (limit - len(rows)) // len(teams)
         team_times = [(team, at + clock_offsets.get(team, 0)) for team in teams]
-        claimed = await tx.run("claim", lane=queue, teams=team_times, share=share, claims=CLAIMS_MAX, **lease)
-        rows += claimed
-        claimed_by_team = Counter([row[2] for row in claimed])
+        claimed_rows = await tx.run("claim", lane=queue, teams=team_times, share=share, claims=CLAIMS_MAX, **lease)
+        rows += claimed_rows
+        claimed_by_team = Counter([row[2] for row in claimed_rows])
         teams = [team for team in teams if claimed_by_team[team] == share]
     return _interleave_teams(rows)
 
@@ -360,16 +360,16 @@ class Outbox:
 
         async def claim_and_apply(tx: Tx, *, apply_reports: bool) -> tuple[list[Claim], int]:
             rows, priorities = await claim_rows(tx, self._owner, lane, limit, limit_by_priority, rotation, now, leases)
-            applied = await apply_due(tx, rows, lane, now, self._owner, self._publisher) if apply_reports else ()
-            unapplied = [
-                (row, priority) for row, priority in zip(rows, priorities, strict=True) if row[0] not in applied
+            applied_keys = await apply_due(tx, rows, lane, now, self._owner, self._publisher) if apply_reports else ()
+            unapplied_rows = [
+                (row, priority) for row, priority in zip(rows, priorities, strict=True) if row[0] not in applied_keys
             ]
-            if applied and (
+            if applied_keys and (
                 len(rows) == limit
                 or any(count == limit_by_priority[priority] for priority, count in Counter(priorities).items())
             ):
                 schedule_wakeup(tx, lane)  # more rows may be due, which the caller cannot see from the claims returned
-            return await _read_claims(tx, unapplied), len(rows)
+            return await _read_claims(tx, unapplied_rows), len(rows)
 
         try:
             claims, count = await self._database.write(
@@ -452,13 +452,13 @@ class Outbox:
                 return WaitingMessage(record=record, status=status, done=False)
             new_record = msgspec.json.encode(msgspec.json.decode(record) | {"scheduled_at": timestamp(due_at)}).decode()
             expires_at = rows[0][3] if rows else parse_timestamp(decode_record(record).expires_at or "")
-            waiting = WaitingMessage(record=new_record, status=status, done=True, expires_at=expires_at)
-            check(waiting)
+            waiting_message = WaitingMessage(record=new_record, status=status, done=True, expires_at=expires_at)
+            check(waiting_message)
             await tx.run("update_record", message=message, record=new_record)
             if rows:
                 await tx.run("move_rows", keys=[(row[0],) for row in rows], due_at=due_at)
                 schedule_wakeup(tx, LANE_BY_CHANNEL[channel], max(0, due_at - self._clock.team_now(team_and_id[0])))
-            return waiting
+            return waiting_message
 
         return await self._database.write(move_message)
 
@@ -506,8 +506,8 @@ class Outbox:
         now = self._clock.now()
         depth_by_lane = {lane: LaneDepth(lane) for lane in SLOTS_BY_LANE}
         for queue in await self._database.read(lambda tx: read_lane_shares(tx, now, DEPTH_COUNT_MAX)):
-            previous = depth_by_lane[queue.lane]
-            since = [at for at in (previous.since, queue.first_due, queue.retrying_since) if at is not None]
-            waiting = previous.waiting + queue.due + queue.retrying + queue.in_progress
-            depth_by_lane[queue.lane] = LaneDepth(queue.lane, waiting, min(since, default=None))
+            previous_depth = depth_by_lane[queue.lane]
+            since = [at for at in (previous_depth.since, queue.first_due, queue.retrying_since) if at is not None]
+            waiting_count = previous_depth.waiting + queue.due + queue.retrying + queue.in_progress
+            depth_by_lane[queue.lane] = LaneDepth(queue.lane, waiting_count, min(since, default=None))
         return list(depth_by_lane.values())

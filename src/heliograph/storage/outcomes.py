@@ -505,7 +505,7 @@ async def _apply_updates(
     recipients_by_message: dict[int, list[RecipientRow]] = defaultdict(list)
     for recipient in recipients.values():
         recipients_by_message[recipient.message].append(recipient)
-    updated: dict[tuple[int, int], RecipientRow] = {}
+    updated_recipients: dict[tuple[int, int], RecipientRow] = {}
     for update in updates:
         recipient = recipients[update.message, update.position]
         is_sms = messages[update.message].channel == "sms"
@@ -513,7 +513,7 @@ async def _apply_updates(
             sender = msgspec.json.decode(recipient.detail).get(SENDER)  # receipts do not repeat the sender
             update = replace(update, detail=update.detail | {SENDER: sender})
         _apply_update(rows, update, messages[update.message], recipient, recipients_by_message[update.message])
-        updated[update.message, update.position] = recipient
+        updated_recipients[update.message, update.position] = recipient
     updated_messages = [messages[key] for key in {update.message for update in updates}]
     await tx.write_many(
         {
@@ -528,7 +528,7 @@ async def _apply_updates(
                     recipient.carrier_id,
                     recipient.detail,
                 )
-                for recipient in updated.values()
+                for recipient in updated_recipients.values()
             ],
             "update_messages": [
                 (message.key, message.status, message.charge, message.sequence, message.ended_at)
@@ -782,9 +782,9 @@ async def _settle_accounts(
 async def _write_suppressions(tx: Tx, rows: _PendingRows) -> None:
     if not rows.suppressions:
         return
-    distinct = {(row[0], row[1]): row for row in rows.suppressions}
-    for team, address in await tx.run("insert_suppressions", suppressions=list(distinct.values())):
-        rows.events.append(suppression_event(rows.publisher, "suppression.created", distinct[team, address]))
+    row_by_key = {(row[0], row[1]): row for row in rows.suppressions}
+    for team, address in await tx.run("insert_suppressions", suppressions=list(row_by_key.values())):
+        rows.events.append(suppression_event(rows.publisher, "suppression.created", row_by_key[team, address]))
 
 
 def suppression_event(publisher: Publisher, type_: str, row: Sequence[Any], at: int | None = None) -> Event:
@@ -813,7 +813,7 @@ def suppression_event(publisher: Publisher, type_: str, row: Sequence[Any], at: 
 
 async def _settle_outbox(tx: Tx, updates: Iterable[RecipientUpdate]) -> None:
     """Delete finished outbox rows; reschedule rows that have a retry or further simulator reports."""
-    finished, retries, scheduled_reports = [], [], []
+    finished_keys, retries, scheduled_reports = [], [], []
     for update in updates:
         if update.claim is None:
             continue
@@ -827,7 +827,7 @@ async def _settle_outbox(tx: Tx, updates: Iterable[RecipientUpdate]) -> None:
             schedule_wakeup(tx, update.lane, due_in_ms)
             scheduled_reports.append((key, update.lane, reports, update.at + due_in_ms, update.at))
         else:
-            finished.append((key,))
+            finished_keys.append((key,))
     await tx.write_many(
-        {"delete_outbox": finished, "schedule_retry": retries, "schedule_simulated_report": scheduled_reports}
+        {"delete_outbox": finished_keys, "schedule_retry": retries, "schedule_simulated_report": scheduled_reports}
     )

@@ -105,9 +105,9 @@ class People:
 
     async def list_rows(self, search: str = "", after: str = "", limit: int = 50) -> list[PersonRow]:
         """Return users ordered by address: up to `limit`, and one more if another page follows."""
-        escaped = "".join(f"!{character}" if character in "!%_" else character for character in search.lower())
+        escaped_search = "".join(f"!{character}" if character in "!%_" else character for character in search.lower())
         rows = await self._database.read(
-            lambda tx: tx.run("list_people", pattern=f"%{escaped}%", after=after, limit=limit + 1)
+            lambda tx: tx.run("list_people", pattern=f"%{escaped_search}%", after=after, limit=limit + 1)
         )
         return [PersonRow(*row) for row in rows]
 
@@ -120,8 +120,8 @@ class People:
         async def change_in_transaction(tx: Tx) -> Invitation:
             is_new = not await tx.run("find_person_by_email", email=email)
             person = await self._ensure_person(tx, email, name)
-            current = await _lock_roles(tx, person.id, teams)
-            change = policy(msgspec.structs.replace(current, person=None) if is_new else current)
+            current_roles = await _lock_roles(tx, person.id, teams)
+            change = policy(msgspec.structs.replace(current_roles, person=None) if is_new else current_roles)
             return Invitation(person, await self._apply_role_change(tx, person.id, change) if change else "")
 
         return await write_serialized(self._database, change_in_transaction, next(iter(teams), None))
@@ -130,8 +130,8 @@ class People:
         """Change a user's roles in `teams` (None: all of the user's) as `policy` decides; return False if unchanged."""
 
         async def change_in_transaction(tx: Tx) -> bool:
-            current = await _lock_roles(tx, person, teams)
-            change = policy(current) if current.person else None
+            current_roles = await _lock_roles(tx, person, teams)
+            change = policy(current_roles) if current_roles.person else None
             if change:
                 await self._apply_role_change(tx, person, change)
             return change is not None
@@ -408,8 +408,8 @@ async def _lock_roles(tx: Tx, person: str, teams: Collection[str] | None) -> Cur
     """Lock and return a user's roles, with the roles that other users have in `teams`."""
     if teams is None:
         teams = ["", *sorted((await _read_roles(tx, person)).roles.keys() - {""})]
-    others = {team: await _lock_roles_of_others(tx, team, person) for team in teams}
-    return msgspec.structs.replace(await _read_roles(tx, person, "lock_person"), others=others)
+    roles_of_others = {team: await _lock_roles_of_others(tx, team, person) for team in teams}
+    return msgspec.structs.replace(await _read_roles(tx, person, "lock_person"), others=roles_of_others)
 
 
 async def _lock_roles_of_others(tx: Tx, team: str, person: str) -> frozenset[str]:

@@ -47,13 +47,13 @@ async def _read_shares(tx: Tx, now: int, limit: int) -> list[QueueShare]:
 
     The field `lane` of these shares is the name of the queue.
     """
-    waiting = [
+    waiting_shares = [
         QueueShare(lane=queue, team=team, due=due, retrying=retrying, oldest_due=oldest, retrying_since=retrying_since)
         for queue, team, due, retrying, oldest, retrying_since in await tx.run(
             "waiting_by_team", lanes=ALL_QUEUES, now=now, most=limit
         )
     ]
-    return waiting + [
+    return waiting_shares + [
         QueueShare(lane=queue, team=team, in_progress=in_progress, in_progress_since=since)
         for queue, team, in_progress, since in await tx.run("claimed_by_team")
     ]
@@ -64,16 +64,16 @@ async def read_lane_shares(tx: Tx, now: int, limit: int) -> list[QueueShare]:
     share_by_lane: dict[tuple[str, int], QueueShare] = {}
     for share in await _read_shares(tx, now, limit):
         lane, _ = LANE_AND_PRIORITY_BY_QUEUE[share.lane]
-        previous = share_by_lane.get((lane, share.team), QueueShare(lane=lane, team=share.team))
+        previous_share = share_by_lane.get((lane, share.team), QueueShare(lane=lane, team=share.team))
         share_by_lane[lane, share.team] = QueueShare(
             lane=lane,
             team=share.team,
-            due=previous.due + share.due,
-            retrying=previous.retrying + share.retrying,
-            in_progress=previous.in_progress + share.in_progress,
-            oldest_due=_earliest(previous.oldest_due, share.oldest_due),
-            in_progress_since=_earliest(previous.in_progress_since, share.in_progress_since),
-            retrying_since=_earliest(previous.retrying_since, share.retrying_since),
+            due=previous_share.due + share.due,
+            retrying=previous_share.retrying + share.retrying,
+            in_progress=previous_share.in_progress + share.in_progress,
+            oldest_due=_earliest(previous_share.oldest_due, share.oldest_due),
+            in_progress_since=_earliest(previous_share.in_progress_since, share.in_progress_since),
+            retrying_since=_earliest(previous_share.retrying_since, share.retrying_since),
         )
     return list(share_by_lane.values())
 

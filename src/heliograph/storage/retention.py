@@ -154,7 +154,7 @@ def _cutoffs(teams: Collection[TeamRecord], field: str, now: int, clock_offsets:
 async def find_unused_files(tx: Tx, hashes: list[str]) -> list[str]:
     """Return the attachment files that neither a message nor an inbound email refers to."""
     hash_rows = [(hash_,) for hash_ in hashes]
-    used = {
+    used_hashes = {
         row[0] for query in ("blobs_in_use", "blobs_of_inbound_mail") for row in await tx.run(query, hashes=hash_rows)
     }
-    return [hash_ for hash_ in hashes if hash_ not in used]
+    return [hash_ for hash_ in hashes if hash_ not in used_hashes]

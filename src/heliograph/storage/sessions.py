@@ -69,8 +69,8 @@ class Sessions:
         id_, now = self._clock.new_id("ses_"), self._clock.now()
 
         async def create_session(tx: Tx) -> str | None:
-            current = await lock_person(tx, person.id)
-            if current is None or current.password != person.password:
+            current_person = await lock_person(tx, person.id)
+            if current_person is None or current_person.password != person.password:
                 return None
             await tx.run("purge_sessions", now=now)
             await tx.run("purge_links", now=now)
@@ -127,9 +127,9 @@ class Sessions:
     async def end_session(self, person: str, session: str, entry: AuditEntry) -> None:
         await self._end_with("delete_session", entry, person=person, id=session)
 
-    async def end_other_sessions(self, person: str, kept: str, entry: AuditEntry) -> None:
+    async def end_other_sessions(self, person: str, kept_session: str, entry: AuditEntry) -> None:
         """End all sessions of a user except `kept`."""
-        await self._end_with("delete_sessions", entry, person=person, kept=kept)
+        await self._end_with("delete_sessions", entry, person=person, kept=kept_session)
 
     async def _end_with(self, query: str, entry: AuditEntry, **params: str) -> None:
         async def delete_and_audit(tx: Tx) -> None:

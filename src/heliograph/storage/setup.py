@@ -170,9 +170,9 @@ async def add_suppressions(
         (item.team, item.address): (item.team, item.address, item.email, item.reason, None, None, now)
         for item in suppressions
     }
-    added = {(row[0], row[1]) for row in await tx.run("insert_suppressions", suppressions=list(rows.values()))}
-    await publisher.publish(tx, [suppression_event(publisher, "suppression.created", rows[key]) for key in added])
-    return added
+    added_keys = {(row[0], row[1]) for row in await tx.run("insert_suppressions", suppressions=list(rows.values()))}
+    await publisher.publish(tx, [suppression_event(publisher, "suppression.created", rows[key]) for key in added_keys])
+    return added_keys
 
 
 def _is_suspended(setup: Setup, team: str) -> bool:
@@ -206,10 +206,10 @@ class SetupStore:
 
     async def refresh(self) -> Setup:
         """Load changes made by any process and return the current setup."""
-        previous = self.current
-        loaded = await self._database.read(lambda tx: read_setup(tx, previous))
+        previous_setup = self.current
+        loaded = await self._database.read(lambda tx: read_setup(tx, previous_setup))
         # A slower, concurrent refresh must not restore an older setup.
-        if loaded is not previous and (self.current is previous or loaded.version > self.current.version):
+        if loaded is not previous_setup and (self.current is previous_setup or loaded.version > self.current.version):
             self.current = loaded
             self._clock.offsets = loaded.clock_offsets
             self._database.wakeups.receive()  # a pause may have ended, or a webhook may be enabled

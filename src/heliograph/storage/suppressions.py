@@ -145,9 +145,9 @@ class Suppressions:
         now, publisher = self._clock.team_now(suppression.team), self._publisher
 
         async def insert(tx: Tx) -> bool:
-            added = await setup.add_suppressions(tx, [suppression], now, publisher)
-            await audit.write(tx, entry if added else None)
-            return bool(added)
+            added_keys = await setup.add_suppressions(tx, [suppression], now, publisher)
+            await audit.write(tx, entry if added_keys else None)
+            return bool(added_keys)
 
         return await write_serialized(self._database, insert, entry.team)
 

@@ -180,15 +180,15 @@ async def start_verifications(
     )
     recent_starts = await _read_recent_starts(tx, items)
     results: list[SendResult[Any] | None | Exception] = []
-    started: list[Start] = []
+    started_items: list[Start] = []
     limited_keys: dict[str, tuple[int, int]] = {}
     for item in items:
         account_before = msgspec.structs.replace(accounts[item.team])
         try:
             if item.idempotency_key and (
-                stored := replay_response(stored_responses, item.key_id, item.idempotency_key, item.created_at)
+                stored_response := replay_response(stored_responses, item.key_id, item.idempotency_key, item.created_at)
             ):
-                results.append(stored)
+                results.append(stored_response)
                 continue
             _check_start(item, recent_starts, accounts[item.team])
         except Refusal as refusal:
@@ -198,21 +198,21 @@ async def start_verifications(
                 limited_keys[item.key_id] = (item.team, item.created_at)
             continue
         recent_starts.add(item)
-        started.append(item)
+        started_items.append(item)
         results.append(None)
     if limited_keys:
         await enqueue_key_limit_notices(tx, limited_keys)
-    if started:
+    if started_items:
         lease_until = await leases.deadline(tx, IDEMPOTENCY_LEASE_MS)
         await insert_idempotency_keys(
             tx,
-            [_idempotency_row(item, lease_until) for item in started if item.idempotency_key],
+            [_idempotency_row(item, lease_until) for item in started_items if item.idempotency_key],
             stored_responses,
             leases,
         )
-        await _insert_started(tx, started, accounts, lease_until)
-        count_outcome(tx, "started", len(started))
-        thresholds = {item.team: (item.credit_low, item.created_at) for item in started}
+        await _insert_started(tx, started_items, accounts, lease_until)
+        count_outcome(tx, "started", len(started_items))
+        thresholds = {item.team: (item.credit_low, item.created_at) for item in started_items}
         await publish_low_credit(tx, publisher, credit_before, accounts, thresholds)
     return results
 
@@ -235,7 +235,7 @@ async def resend_code(tx: Tx, item: Resend, leases: Leases) -> SendResult[Any] |
     verification has ended, its code is being sent, or a limit is reached.
     """
     new_start, now = item.start, item.start.created_at
-    stored = (await _lock_verifications(tx, [(new_start.team, new_start.id)]))[new_start.team, new_start.id]
+    row = (await _lock_verifications(tx, [(new_start.team, new_start.id)]))[new_start.team, new_start.id]
     keys = [(new_start.key_id, new_start.idempotency_key.hash)] if new_start.idempotency_key else []
     stored_responses = await find_stored_responses(tx, keys, leases)
     if new_start.idempotency_key and (
@@ -243,10 +243,10 @@ async def resend_code(tx: Tx, item: Resend, leases: Leases) -> SendResult[Any] |
     ):
         return replay
     # After the master secret was replaced, the digest differs, and a new verification is needed.
-    is_same_code = hmac.compare_digest(stored.digest, item.digest(stored.salt))
-    if verification.current_status(stored.status, now, stored.expires_at) != "pending" or not is_same_code:
+    is_same_code = hmac.compare_digest(row.digest, item.digest(row.salt))
+    if verification.current_status(row.status, now, row.expires_at) != "pending" or not is_same_code:
         raise VerificationEnded(param="id")
-    if stored.owner is not None:
+    if row.owner is not None:
         raise VerifyRateLimited("This code is being sent right now.", param="id", retry_after=1)
     accounts = await lock_accounts(tx, {new_start.team})
     _check_start(new_start, await _read_recent_starts(tx, [new_start]), accounts[new_start.team])
@@ -472,7 +472,7 @@ def _idempotency_row(item: Start, lease_until: int) -> tuple[Any, ...]:
     return (item.key_id, key.hash, key.fingerprint, item.owner, lease_until, None, None, expires_at)
 
 
-async def _insert_started(tx: Tx, started: list[Start], accounts: dict[int, Account], lease_until: int) -> None:
+async def _insert_started(tx: Tx, items: list[Start], accounts: dict[int, Account], lease_until: int) -> None:
     rows = [
         (
             item.id,
@@ -495,14 +495,14 @@ async def _insert_started(tx: Tx, started: list[Start], accounts: dict[int, Acco
             item.expires_at,
             msgspec.json.encode(item.added).decode(),
         )
-        for item in started
+        for item in items
     ]
     await tx.run("insert_verifications", verifications=rows)
-    if tags := [row for item in started for row in tag_rows(item.team, item.id, item.added.tags)]:
+    if tags := [row for item in items for row in tag_rows(item.team, item.id, item.added.tags)]:
         await tx.run("insert_tags", tags=tags)
-    await conversion.count_verifications(tx, [(item.team, item.phone, item.created_at, 1, 0) for item in started])
-    holds = [(item.team, "hold", item.price, item.id, item.created_at, 0) for item in started if item.price]
-    if holds or any(item.sandbox_limit is not None or item.restricted_key is not None for item in started):
+    await conversion.count_verifications(tx, [(item.team, item.phone, item.created_at, 1, 0) for item in items])
+    holds = [(item.team, "hold", item.price, item.id, item.created_at, 0) for item in items if item.price]
+    if holds or any(item.sandbox_limit is not None or item.restricted_key is not None for item in items):
         await save_accounts(tx, accounts.values())
     if holds:
         await tx.run("insert_ledger", entries=holds)

@@ -129,7 +129,7 @@ async def _is_loop(tx: Tx, since: int, params: dict[str, Any]) -> bool:
 async def _insert(tx: Tx, new_mail: NewInboundMail, digest: str, now: int, publisher: Publisher) -> StoreResult:
     accounts = await lock_accounts(tx, {new_mail.team})
     params: dict[str, Any] = {"team": new_mail.team, "sender": new_mail.sender}
-    held = new_mail.automatic and await _is_loop(tx, now - HOUR_MS, params)
+    is_held = new_mail.automatic and await _is_loop(tx, now - HOUR_MS, params)
     row = params | {
         "id": new_mail.id,
         "digest": digest,
@@ -137,12 +137,12 @@ async def _insert(tx: Tx, new_mail: NewInboundMail, digest: str, now: int, publi
         "record": new_mail.record,
         "body": new_mail.body,
     }
-    if not await tx.run("insert_received", automatic=int(new_mail.automatic), held=int(held), now=now, **row):
+    if not await tx.run("insert_received", automatic=int(new_mail.automatic), held=int(is_held), now=now, **row):
         return "known"
     if new_mail.daily_octets_max:
         count_stored_bytes(accounts[new_mail.team], new_mail.size, new_mail.daily_octets_max, now)
         await save_accounts(tx, accounts.values())
-    if held:
+    if is_held:
         return "held"
     event = Event(id=publisher.new_id("evt_"), team=new_mail.team, subject=new_mail.id, type=EVENT_TYPE, created_at=now)
     await publisher.publish(tx, [event])

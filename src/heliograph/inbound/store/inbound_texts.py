@@ -94,12 +94,12 @@ class InboundTextStore:
         reports: list[IncomingText] = []
         updates = []
         for id_, stored, started_at, finished_at in await tx.run("lock_split_texts", texts=rows):
-            first = groups[id_][0]
+            first_part = groups[id_][0]
             text = SplitText(
-                sender=first.sender,
-                to=first.to,
-                reference=first.reference,
-                total=first.total,
+                sender=first_part.sender,
+                to=first_part.to,
+                reference=first_part.reference,
+                total=first_part.total,
                 started_at=started_at,
                 finished_at=finished_at,
                 parts=_PARTS_DECODER.decode(stored),
@@ -117,12 +117,12 @@ class InboundTextStore:
             texts += await self._join_parts(tx, source.carrier, parts, now)
         if not texts:
             return
-        distinct = {text.id: text for text in texts}
+        text_by_id = {text.id: text for text in texts}
         repeat_window_ms = DUPLICATE_MS if any(text.is_unnamed for text in texts) else RETENTION_MS
-        rows = [(source.carrier, id_, now) for id_ in distinct]
+        rows = [(source.carrier, id_, now) for id_ in text_by_id]
         new_ids = {row[0] for row in await tx.run("insert_received_texts", texts=rows, again=repeat_window_ms)}
-        teams = await self._find_last_writers(tx, source, list(distinct.values()), now)
-        for id_, text in distinct.items():
+        teams = await self._find_last_writers(tx, source, list(text_by_id.values()), now)
+        for id_, text in text_by_id.items():
             if id_ not in new_ids and not text.is_unnamed:
                 continue
             team = find_owner(text.to, self._setup.current) if source.team is None else None

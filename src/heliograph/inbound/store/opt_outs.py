@@ -48,12 +48,12 @@ async def add_opt_outs(tx: Tx, rows: Sequence[tuple[Any, ...]], publisher: Publi
     """Insert rows of (team, phone, channel, reason, time); return how many are new opt-outs."""
     if not rows:
         return 0
-    distinct = {row[:3]: row for row in rows}
-    inserted = await tx.run("insert_opt_outs", opt_outs=list(distinct.values()))
-    if inserted:
-        await tx.run("mark_opted_out", teams=list({(row[0],) for row in inserted}))
-        await publisher.publish(tx, [_event(publisher, "opt_out.created", row, row[4]) for row in inserted])
-    return len(inserted)
+    row_by_key = {row[:3]: row for row in rows}
+    inserted_rows = await tx.run("insert_opt_outs", opt_outs=list(row_by_key.values()))
+    if inserted_rows:
+        await tx.run("mark_opted_out", teams=list({(row[0],) for row in inserted_rows}))
+        await publisher.publish(tx, [_event(publisher, "opt_out.created", row, row[4]) for row in inserted_rows])
+    return len(inserted_rows)
 
 
 async def remove_opt_outs(
@@ -61,11 +61,11 @@ async def remove_opt_outs(
 ) -> int:
     """Remove a phone's opt-outs; return from how many channels. `names`: forms in which the phone may be stored."""
     channel_rows = [(channel,) for channel in channels]
-    deleted = [
+    deleted_rows = [
         row for name in names for row in await tx.run("delete_opt_outs", team=team, phone=name, channels=channel_rows)
     ]
-    await publisher.publish(tx, [_event(publisher, "opt_out.deleted", row, now) for row in deleted])
-    return len(deleted)
+    await publisher.publish(tx, [_event(publisher, "opt_out.deleted", row, now) for row in deleted_rows])
+    return len(deleted_rows)
 
 
 def _event(publisher: Publisher, type_: str, row: Sequence[Any], event_time: int) -> Event:
@@ -115,9 +115,9 @@ class OptOutStore:
         row, publisher = (team, phone, channel, "manual", self._clock.team_now(team)), self._publisher
 
         async def insert(tx: Tx) -> bool:
-            inserted = await add_opt_outs(tx, [row], publisher)
-            await audit.write(tx, entry if inserted else None)
-            return bool(inserted)
+            inserted_count = await add_opt_outs(tx, [row], publisher)
+            await audit.write(tx, entry if inserted_count else None)
+            return bool(inserted_count)
 
         return await write_serialized(self._database, insert, entry.team)
 
@@ -126,9 +126,9 @@ class OptOutStore:
 
         async def delete(tx: Tx) -> bool:
             names = await stored_names(tx, team, phone, self._erased_name_of)
-            deleted = await remove_opt_outs(tx, team, names, channels, now, publisher)
-            await audit.write(tx, entry if deleted else None)
-            return bool(deleted)
+            deleted_count = await remove_opt_outs(tx, team, names, channels, now, publisher)
+            await audit.write(tx, entry if deleted_count else None)
+            return bool(deleted_count)
 
         return await write_serialized(self._database, delete, entry.team)
 
@@ -139,7 +139,7 @@ async def _find_cursor(tx: Tx, team: int, phone: str, channel: str) -> OptOutCur
     for (detail,) in await tx.run("deleted_opt_outs", team=team, phone=phone):
         data = msgspec.json.decode(detail)
         cursors.append(OptOutCursor(parse_timestamp(data["created_at"]) or 0, phone, data["channel"]))
-    matching = [cursor for cursor in cursors if channel in ("", cursor.channel)]
-    if not matching:
+    matching_cursors = [cursor for cursor in cursors if channel in ("", cursor.channel)]
+    if not matching_cursors:
         raise NeverOptedOut
-    return matching[0] if channel else min(matching)
+    return matching_cursors[0] if channel else min(matching_cursors)

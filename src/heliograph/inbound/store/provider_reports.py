@@ -123,6 +123,6 @@ async def _store_unassigned_report(tx: Tx, carrier: str, report: ProviderReport,
     if reports and await outcomes.record_code_receipts(tx, carrier, reports, at):
         return "taken"
     if reports and not report.tracking_id and not report.message_id:
-        encoded = msgspec.json.encode(report.report).decode()
-        await tx.run("insert_early_reports", reports=[(carrier, id_, encoded, at) for id_, _ in reports])
+        report_json = msgspec.json.encode(report.report).decode()
+        await tx.run("insert_early_reports", reports=[(carrier, id_, report_json, at) for id_, _ in reports])
     return "nobody"

@@ -60,9 +60,9 @@ def folder_fault(error: OSError) -> tuple[str, str]:
         return f"the disk of {path} is full", FREE_SPACE_ADVICE
     alternative = "choose another folder with --data or --database"
     if error.errno in NO_ACCESS:
-        existing = next((part for part in (path, *path.parents) if part.exists()), path)
-        if not _is_writable(existing):
-            return _access_fault(existing, alternative)
+        existing_path = next((part for part in (path, *path.parents) if part.exists()), path)
+        if not _is_writable(existing_path):
+            return _access_fault(existing_path, alternative)
     return f"{path}: {error.strerror}", alternative.capitalize()
 
 

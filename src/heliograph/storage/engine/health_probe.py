@@ -30,17 +30,17 @@ class Probe(Generic[T]):
         ):
             self._running, self._started_at = asyncio.ensure_future(self._query()), loop.time()
             self._running.add_done_callback(_retrieve_exception)
-        running = self._running  # another caller may start a new query meanwhile
-        done, _ = await asyncio.wait([running], timeout=TIMEOUT_S)
+        query = self._running  # another caller may start a new query meanwhile
+        done, _ = await asyncio.wait([query], timeout=TIMEOUT_S)
         if not done:
             raise StoreUnavailable(f"no answer within {TIMEOUT_S:.0f} s")
-        return running.result()
+        return query.result()
 
-    def _reused_s(self, finished: "asyncio.Future[T]") -> float:
-        return FAILURE_FRESH_S if finished.cancelled() or finished.exception() else FRESH_S
+    def _reused_s(self, future: "asyncio.Future[T]") -> float:
+        return FAILURE_FRESH_S if future.cancelled() or future.exception() else FRESH_S
 
 
-def _retrieve_exception(finished: "asyncio.Future[T]") -> None:
+def _retrieve_exception(future: "asyncio.Future[T]") -> None:
     """Retrieve the exception of a query, so that asyncio does not log it if all callers have gone."""
-    if not finished.cancelled():
-        finished.exception()
+    if not future.cancelled():
+        future.exception()

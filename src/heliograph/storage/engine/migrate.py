@@ -137,9 +137,9 @@ async def postgres_version(url: str, connect_s: float | None = None) -> SchemaVe
         connection.terminate()
 
 
-def _schema_version(missing: list[SchemaFile]) -> SchemaVersion:
+def _schema_version(missing_files: list[SchemaFile]) -> SchemaVersion:
     versions = [0, *(number for number, _ in schema_files())]
-    return SchemaVersion(current=versions[-1 - len(missing)], needed=versions[-1])
+    return SchemaVersion(current=versions[-1 - len(missing_files)], needed=versions[-1])
 
 
 def migrate_sqlite(path: Path) -> list[int]:
@@ -152,7 +152,7 @@ def migrate_sqlite(path: Path) -> list[int]:
 
 
 def _migrate_sqlite_file(path: Path) -> list[int]:
-    connection, applied = open_sqlite(path), list[int]()
+    connection, applied_numbers = open_sqlite(path), list[int]()
     try:
         while missing_on_sqlite(connection):
             connection.execute("BEGIN IMMEDIATE")
@@ -166,8 +166,8 @@ def _migrate_sqlite_file(path: Path) -> list[int]:
                 if connection.in_transaction:  # SQLite has already rolled back if the disk is full
                     connection.execute("ROLLBACK")
                 raise
-            applied += [file.number for file in files]
-        return applied
+            applied_numbers += [file.number for file in files]
+        return applied_numbers
     finally:
         connection.close()
 
@@ -180,14 +180,14 @@ def missing_on_sqlite(connection: apsw.Connection) -> list[SchemaFile]:
     return pending(current, needed, "sqlite")
 
 
-def _next_files(missing: list[SchemaFile]) -> list[SchemaFile]:
+def _next_files(missing_files: list[SchemaFile]) -> list[SchemaFile]:
     """Return the files for one transaction: the next file, or all files for an empty database."""
-    return missing if missing and missing[0].number == BASE else missing[:1]
+    return missing_files if missing_files and missing_files[0].number == BASE else missing_files[:1]
 
 
 async def migrate_postgres(url: str, connect_s: float | None = None) -> list[int]:
     """Apply the missing schema files and build missing indexes on PostgreSQL; return the numbers of the files."""
-    connection, applied = await connect(Hosts(url, connect_s)), list[int]()
+    connection, applied_numbers = await connect(Hosts(url, connect_s)), list[int]()
     try:
         if not await missing_on_postgres(connection) and not await _unbuilt_indexes(connection):
             return []
@@ -201,13 +201,13 @@ async def migrate_postgres(url: str, connect_s: float | None = None) -> list[int
             while files := _next_files(await missing_on_postgres(connection)):
                 with raise_outages():
                     await _apply_files(connection, files)
-                applied += [file.number for file in files]
+                applied_numbers += [file.number for file in files]
             for name, statement in (await _unbuilt_indexes(connection)).items():
                 with raise_outages():
                     await _build_index(connection, name, statement)
         finally:
             lock_connection.terminate()
-        return applied
+        return applied_numbers
     finally:
         connection.terminate()
 

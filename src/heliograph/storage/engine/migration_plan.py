@@ -58,12 +58,12 @@ def _kind_and_table(statement: str) -> tuple[str, str]:
 async def plan_postgres(url: str, connect_s: float | None = None) -> list[MigrationStep]:
     connection = await connect(Hosts(url, connect_s))
     try:
-        missing = await missing_on_postgres(connection)
+        missing_files = await missing_on_postgres(connection)
         with raise_outages():
             rows_by_table = dict(await connection.fetch(TABLE_SIZES_QUERY))
             if await is_citus(connection):
                 rows_by_table |= dict(await connection.fetch(CITUS_TABLE_SIZES_QUERY))
-            return plan_steps(missing, rows_by_table, concurrent=True)
+            return plan_steps(missing_files, rows_by_table, concurrent=True)
     finally:
         connection.terminate()
 

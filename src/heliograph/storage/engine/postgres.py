@@ -207,9 +207,9 @@ class PostgresTx:
 
     async def run(self, query: str, **params: Any) -> list[Any]:
         statement = self._queries[query]
-        encoded = encode_row_tables(statement, params)
+        encoded_params = encode_row_tables(statement, params)
         with raise_outages():
-            rows: list[Any] = await self._fetch(statement.sql, *[encoded[name] for name in statement.params])
+            rows: list[Any] = await self._fetch(statement.sql, *[encoded_params[name] for name in statement.params])
         return rows
 
     async def run_many(self, **queries: dict[str, Any]) -> list[list[Any]]:
@@ -226,10 +226,10 @@ class PostgresTx:
         return [_decode_rows(json_by_query.get(name)) for name in queries]
 
     async def write_many(self, tables: Mapping[str, Rows]) -> None:
-        if present := {query: rows for query, rows in tables.items() if rows}:
-            sql = combine_writes(tuple(self._queries[query] for query in present))
+        if nonempty_tables := {query: rows for query, rows in tables.items() if rows}:
+            sql = combine_writes(tuple(self._queries[query] for query in nonempty_tables))
             with raise_outages():
-                await self._fetch(sql, *[as_json(rows) for rows in present.values()])
+                await self._fetch(sql, *[as_json(rows) for rows in nonempty_tables.values()])
 
 
 class CitusTx(PostgresTx):

@@ -134,9 +134,9 @@ def _single_row_statement(text: str) -> tuple[str, int] | None:
         values = _IDENTIFIER.sub(lambda token: placeholder_by_column.get(token[2], token[0]), selected)
         return f"{into} VALUES ({values})", len(placeholder_by_column)
     if match := _UPDATE_FROM_ROWS.fullmatch(text):
-        changes, columns, where = match.groups()
+        assignments, columns, where = match.groups()
         placeholder_by_column = _placeholder_by_column(columns)
-        update = f"{changes} {where}"
+        update = f"{assignments} {where}"
         sql = _IDENTIFIER.sub(lambda token: placeholder_by_column[token[2]] if token[1] else token[0], update)
         return sql, len(placeholder_by_column)
     return None
@@ -175,8 +175,8 @@ def with_literals(query: Statement, params: Mapping[str, Any]) -> tuple[str, lis
         return _literal(values[int(match[2]) - 1]) if match[1] else match[0]
 
     tail = _PLACEHOLDER.sub(literal, tail)
-    used = [int(match[2]) for match in _PLACEHOLDER.finditer(head) if match[1]]
-    return head + tail, values[: max(used, default=0)]
+    used_numbers = [int(match[2]) for match in _PLACEHOLDER.finditer(head) if match[1]]
+    return head + tail, values[: max(used_numbers, default=0)]
 
 
 def _literal(value: str | int | None) -> str:

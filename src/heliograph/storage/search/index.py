@@ -64,13 +64,13 @@ async def _blocks_to_build(tx: Tx, now: int) -> list[int]:
         return []
     lowest, highest = first_key >> BLOCK_BITS, (last_key >> BLOCK_BITS) - 1  # the last block still grows
     built = {row[0] for row in await tx.run("indexed_blocks", low=lowest, high=highest)}
-    missing = list[int]()
+    missing_blocks = list[int]()
     async for block in existing_blocks(tx, built, lowest, highest, oldest_first=False):
         if block not in built:
-            missing.append(block)
-        if len(missing) == MISSING_BLOCKS_MAX:
+            missing_blocks.append(block)
+        if len(missing_blocks) == MISSING_BLOCKS_MAX:
             break
-    return missing or [row[0] for row in await tx.run("stale_blocks", before=now - STALE_MS)]
+    return missing_blocks or [row[0] for row in await tx.run("stale_blocks", before=now - STALE_MS)]
 
 
 async def existing_blocks(
