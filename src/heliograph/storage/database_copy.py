@@ -12,9 +12,9 @@ digests. Until the copy is complete, the target has a schema number that every v
 import hashlib
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import apsw
 import asyncpg
@@ -97,60 +97,20 @@ class Range(NamedTuple):
     digest: str
 
 
-class CopyConnection(Protocol):
+class SqliteConnection:
     """A connection to the source or the target of a copy."""
 
-    async def lock(self) -> None:
-        """Lock the database against writes of other connections; all reads from now on see the same snapshot."""
-
-    def snapshot(self) -> AbstractAsyncContextManager[None]:
-        """Return a context in which all reads see the same snapshot."""
-
-    async def tables(self) -> list[Table]: ...
-
-    def rows(self, table: Table) -> AsyncGenerator[Row, None]:
-        """Yield all rows of a table in key order."""
-
-    async def range_rows(self, table: Table, after: Key, last: Key) -> list[Row]:
-        """Return the rows of a range in key order; with an empty `last`, up to the end of the table."""
-
-    async def fetch(self, sql: str, *params: Any) -> list[Row]: ...
-
-    async def write_range(self, table: Table, after: Key | None, range_: Range, rows: Sequence[Row]) -> None:
-        """Write the rows of a range and record the range in the same transaction; raises UniqueConflict.
-
-        Existing rows after the key `after`, which is the end of the previous range, are replaced. With None, the target
-        has no such rows.
-        """
-
-    async def run(self, *statements: str) -> None:
-        """Run statements in one transaction."""
-
-    async def prepare_ranges(self, tables: Sequence[Table]) -> None:
-        """Create the indexes that range queries need."""
-
-    async def is_in_use(self) -> bool:
-        """Return whether a service is connected to the database."""
-
-    async def last_message_key(self) -> int:
-        """Return the greatest message key assigned so far, including keys of deleted messages."""
-
-    async def advance_keys(self, last_message_key: int) -> None:
-        """Advance the key sequences, so that new rows get keys after the copied ones."""
-
-    async def close(self) -> None: ...
-
-
-class SqliteConnection:
     def __init__(self, path: Path) -> None:
         self._connection = open_sqlite(path)
         self._listeners_folder = listeners_folder(path)
 
     async def lock(self) -> None:
+        """Lock the database against writes of other connections; all reads from now on see the same snapshot."""
         self._connection.execute("BEGIN IMMEDIATE")
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[None]:
+        """Let all reads in this context see the same snapshot."""
         is_locked = self._connection.in_transaction
         if not is_locked:
             self._connection.execute("BEGIN")
@@ -164,10 +124,12 @@ class SqliteConnection:
         return _sqlite_tables(self._connection)
 
     async def rows(self, table: Table) -> AsyncGenerator[Row, None]:
+        """Yield all rows of a table in key order."""
         for row in self._connection.execute(table.select("sqlite")):
             yield row
 
     async def range_rows(self, table: Table, after: Key, last: Key) -> list[Row]:
+        """Return the rows of a range in key order; with an empty `last`, up to the end of the table."""
         bounded = table._replace(condition=table.where_between("sqlite", after, last))
         return await self.fetch(bounded.select("sqlite"), *after, *last)
 
@@ -175,6 +137,11 @@ class SqliteConnection:
         return self._connection.execute(sql, params).fetchall()
 
     async def write_range(self, table: Table, after: Key | None, range_: Range, rows: Sequence[Row]) -> None:
+        """Write the rows of a range and record the range in the same transaction; raises UniqueConflict.
+
+        Existing rows after the key `after`, which is the end of the previous range, are replaced. With None, the target
+        has no such rows.
+        """
         columns = ", ".join(table.columns)
         try:
             with self._connection:
@@ -192,21 +159,25 @@ class SqliteConnection:
             raise UniqueConflict(str(error)) from error
 
     async def run(self, *statements: str) -> None:
+        """Run statements in one transaction."""
         with self._connection:
             for statement in statements:
                 self._connection.execute(statement)
 
     async def prepare_ranges(self, tables: Sequence[Table]) -> None:
-        """Do nothing: primary keys already have the order of ranges."""
+        """Create the indexes that range queries need: none, because primary keys have the order of ranges."""
 
     async def is_in_use(self) -> bool:
+        """Return whether a service is connected to the database."""
         return has_listener(self._listeners_folder)
 
     async def last_message_key(self) -> int:
+        """Return the greatest message key assigned so far, including keys of deleted messages."""
         keys = "SELECT max(key) AS key FROM message UNION ALL SELECT next FROM counter WHERE name = 'message'"
         return int(self._connection.execute(f"SELECT coalesce(max(key), 0) FROM ({keys})").get)
 
     async def advance_keys(self, last_message_key: int) -> None:
+        """Advance the key sequences, so that new rows get keys after the copied ones."""
         await self.run(
             f"INSERT INTO counter VALUES ('message', {last_message_key}) "
             "ON CONFLICT (name) DO UPDATE SET next = max(next, excluded.next)"
@@ -217,6 +188,8 @@ class SqliteConnection:
 
 
 class PostgresConnection:
+    """Has the same methods as SqliteConnection."""
+
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self._is_locked = False
@@ -338,6 +311,9 @@ class PostgresConnection:
 
     async def close(self) -> None:
         self._connection.terminate()
+
+
+CopyConnection = SqliteConnection | PostgresConnection
 
 
 async def is_unfinished(connection: CopyConnection) -> bool:

@@ -318,18 +318,6 @@ async def renew_claims(tx: Tx, owner: str, claims: Sequence[Claim], leases: Leas
     return {row[0] for row in rows}
 
 
-async def release_claims(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
-    if claims:
-        token_rows = [(claim.key, claim.epoch, int(not claim.is_isolated), int(claim.is_isolated)) for claim in claims]
-        await tx.run("release_claims", owner=owner, claims=token_rows)
-
-
-async def leave_isolation(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
-    """Record that a worker no longer processes these claims alone, so that its crash does not count against them."""
-    if isolated := [(claim.key, claim.epoch) for claim in claims if claim.is_isolated]:
-        await tx.run("leave_isolation", owner=owner, claims=isolated)
-
-
 class Outbox:
     """Claims, renews, records and reschedules deliveries for this process.
 
@@ -385,7 +373,9 @@ class Outbox:
         return claims
 
     async def release(self, claims: Sequence[Claim]) -> None:
-        await self._database.write(lambda tx: release_claims(tx, self._owner, claims))
+        if claims:
+            rows = [(claim.key, claim.epoch, int(not claim.is_isolated), int(claim.is_isolated)) for claim in claims]
+            await self._database.write(lambda tx: tx.run("release_claims", owner=self._owner, claims=rows))
 
     async def count_poison_candidates(self) -> int:
         """Return the number of due poison-message candidates."""
@@ -398,8 +388,9 @@ class Outbox:
         return await self._database.write(lambda tx: claim_poison_candidate(tx, self._owner, now, self._leases))
 
     async def leave_isolation(self, claims: Sequence[Claim]) -> None:
-        """Record that a worker no longer processes these claims alone: its crash no longer counts against them."""
-        await self._database.write(lambda tx: leave_isolation(tx, self._owner, claims))
+        """Record that a worker no longer processes the claims alone, so that its crash does not count against them."""
+        if rows := [(claim.key, claim.epoch) for claim in claims if claim.is_isolated]:
+            await self._database.write(lambda tx: tx.run("leave_isolation", owner=self._owner, claims=rows))
 
     async def renew(self, claims: Sequence[Claim]) -> set[int]:
         """Renew the leases of the claims; return the keys still owned by this process."""
