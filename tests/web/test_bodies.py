@@ -116,7 +116,7 @@ def test_mutated_body_has_the_same_outcome_in_both_parsers() -> None:
 @pytest.mark.parametrize("step", [9, 10, 11, 12, 64])
 def test_body_parsed_in_steps_equals_body_parsed_at_once(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever a large body is split. A body with two errors may get either refusal."""
-    monkeypatch.setattr(incremental_json, "STEP", step)
+    monkeypatch.setattr(incremental_json, "STEP_BYTES", step)
     monkeypatch.setattr(idempotency, "STRING_CHUNK", step)
 
     def read(raw: bytes) -> object:

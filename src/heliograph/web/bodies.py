@@ -13,7 +13,7 @@ from heliograph.domain.limits import JSON_DEPTH_MAX, JSON_VALUES_MAX, MIB, PARSE
 from heliograph.domain.mail.smtp_to_request import SubmittedMail
 from heliograph.domain.refusals import InvalidJson, InvalidRequest
 from heliograph.domain.validation import InvalidValue, convert_value
-from heliograph.web.incremental_json import STEP, parse_in_steps
+from heliograph.web.incremental_json import STEP_BYTES, parse_in_steps
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ def parse_fast(raw: bytes) -> Any:
         return parse_in_steps(raw, parse_strict)
     try:
         value = msgspec.json.decode(raw)
-        # msgspec accepts duplicate keys, keeping the last: the value then has fewer keys than the text has `":`
+        # msgspec accepts a repeated key and keeps its last value; the result then has fewer keys than `raw` has `":`.
         if _count_keys((value,)) == _count_key_ends(raw):
             return value
     except (ValueError, RecursionError):
@@ -135,7 +135,7 @@ def _count_key_ends(raw: bytes) -> int:
     Counts in steps so that other threads can run. Each step ends at a quote, so that it splits no sequence.
     """
     count, position = 0, 0
-    while (end := raw.find(b'"', position + STEP)) >= 0:
+    while (end := raw.find(b'"', position + STEP_BYTES)) >= 0:
         count += len(_KEY_END.findall(raw, position, end))
         position = end
     return count + len(_KEY_END.findall(raw, position))
@@ -163,13 +163,13 @@ def _refuse_nulls(value: Any, path: str) -> None:
     elif isinstance(value, list):
         for index, item in enumerate(value):
             _refuse_nulls(item, f"{path}[{index}]"[:PARAM_MAX])
-    elif isinstance(value, str) and "\0" in value and not _SELF_VALIDATED_FIELDS.match(path):
+    elif isinstance(value, str) and "\0" in value and not _PATHS_CHECKED_LATER.match(path):
         raise InvalidRequest(f"{path or 'The body'} has a null character. Remove it.", param=path or None)
 
 
 _KEY_END = re.compile(rb'"\s*+:')
-# Fields of a send request that are checked for control characters later.
-_SELF_VALIDATED_FIELDS = re.compile(
+# Paths of the fields of a send request that are checked for control characters later.
+_PATHS_CHECKED_LATER = re.compile(
     r"((messages)?\[\d+\]\.)?((subject|from|to|cc|bcc|reply_to|headers)\b|attachments\[\d+\]\.filename\Z)"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -42,7 +42,7 @@ class Usage:
     def usage_after(self, reservation: Reservation, size: int) -> int:
         """Return the bytes in use after `reservation` grows by `size`.
 
-        The oldest reservation counts with its full size.
+        The oldest reservation counts as its expected size, so that it can always be completed.
         """
         oldest = next(iter(self.reservations), reservation)
         return self.reserved + size + (0 if oldest is reservation else max(0, oldest.expected_size - oldest.reserved))

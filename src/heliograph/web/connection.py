@@ -73,9 +73,9 @@ class Connection(asyncio.BufferedProtocol):
         self._swept_bytes = 0  # _body_bytes at the last sweep
         self._lag_s = 0.0  # seconds behind the minimum rate; never negative, so that a fast start earns no credit
         self._read_paused = False
-        # no more input is parsed, because the last request has arrived or the input was invalid
+        # No more input is parsed, because the last request has arrived or the input was invalid.
         self._input_ended = False
-        # The response was sent before the end of the request body; the rest of the body is discarded
+        # The response was sent before the end of the request body; the rest of the body is discarded.
         self._discarding_body = False
         self._pending_error = ""  # error message about invalid input, sent after the pending responses
         # State of the request being answered:
@@ -200,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
     def on_body(self, body: bytes) -> None:
         self._header_bytes = 0
         self._body_bytes += len(body)
-        # The response was sent before the end of the request body, whose rest is discarded.
+        # `_reading` is None if the response was already sent; the rest of the body is then discarded.
         if self._reading and self._reading.feed(body) > UNREAD_MAX:
             self._pause_reading()
 
@@ -456,10 +456,7 @@ class Connections:
                 connection.sweep(now)
 
     async def drain_after_last_request(self, seconds: float) -> None:
-        """Stop accepting connections.
-
-        Open ones may send a last request within `seconds`, and are closed after its response.
-        """
+        """Stop accepting connections; close the open ones after one more request, for which they have `seconds`."""
         self.draining = True
         await stop_accepting(self._server)
         await self._wait_all_closed(seconds)

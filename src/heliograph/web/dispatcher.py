@@ -12,7 +12,7 @@ from heliograph.web.request import Request, Response, accept_quality
 
 FORWARDED_FOR = b"x-forwarded-for"
 
-# Paths, besides the dashboard, of requests without an API key: only the host name says which cell they are for.
+# Besides the dashboard, paths of requests without an API key, of which only the host name says the cell.
 KEYLESS_PREFIXES = ("/carriers/", "/unsubscribe/", "/bin/", "/hooks/", "/compat/resend/files/")
 
 RequestHandler = Callable[[Request], Awaitable[Response]]

@@ -7,7 +7,7 @@ from markupsafe import Markup, escape
 
 from heliograph.web.icons import ICON_BY_NAME
 
-# Matches a field name with its colon (group 1), a string, a number or a literal.
+# Matches a string, a number or a literal. Group 1: the colon after a string that is a field name.
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"(\s*:)?|(?<=[\s\[])(?:true|false|null|True|False|None|\d+(?:\.\d+)?)\b')
 
 

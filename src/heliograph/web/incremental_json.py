@@ -13,11 +13,11 @@ import msgspec
 from heliograph.domain.limits import JSON_DEPTH_MAX, JSON_VALUES_MAX
 from heliograph.domain.refusals import InvalidJson
 
-STEP = 64 * 1024  # bytes decoded at once
+STEP_BYTES = 64 * 1024  # decoded at once
 
 _SPACE = re.compile(rb"[ \t\n\r]*+")
 _SCALAR = re.compile(rb'[^ \t\n\r"\[\]{},:]{1,65536}+')  # a number or a literal
-# Ends with a complete escape sequence
+# The content of a string, which does not end inside an escape sequence
 _STRING_CONTENT = re.compile(rb'[^"\\]*+(?:\\(?:u[0-9a-fA-F]{4}|[^u])[^"\\]*+)*+', re.DOTALL)
 _LOW_SURROGATE = re.compile(rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}")  # the second half of a surrogate pair
 _decode: Callable[[bytes], str] = msgspec.json.Decoder(str).decode
@@ -26,7 +26,7 @@ _CONTINUATION_BYTES = range(0x80, 0xC0)  # UTF-8 continuation bytes
 
 def parse_in_steps(raw: bytes, decode: Callable[[bytes], Any]) -> Any:
     """Parse a large JSON body in steps so that other threads can run; `decode` parses each fragment."""
-    return _Parser(raw, decode).document()
+    return _Parser(raw, decode).parse()
 
 
 def string_end(raw: bytes, start: int) -> int:
@@ -38,15 +38,15 @@ def string_end(raw: bytes, start: int) -> int:
 
 
 def _split_point(raw: bytes, position: int) -> int:
-    """Return where the string content at `position` can be split: at its closing quote, or about STEP bytes later.
+    """Return where the string content at `position` can be split: at its closing quote, or about STEP_BYTES later.
 
     Never splits a character or an escape sequence. Returns `position` if the content ends there or is invalid.
     """
-    limit = min(position + STEP, len(raw))
-    while limit < len(raw) and raw[limit] in _CONTINUATION_BYTES and limit > position + STEP - 3:
+    limit = min(position + STEP_BYTES, len(raw))
+    while limit < len(raw) and raw[limit] in _CONTINUATION_BYTES and limit > position + STEP_BYTES - 3:
         limit -= 1
     quote = raw.find(b'"', position, limit)
-    # No escapes: much faster than the regular expression
+    # Without an escape sequence this is much faster than the regular expression.
     if raw.find(b"\\", position, limit if quote < 0 else quote) < 0:
         return limit if quote < 0 else quote
     match = _STRING_CONTENT.match(raw, position, limit)
@@ -59,60 +59,60 @@ class _Parser:
     def __init__(self, raw: bytes, decode: Callable[[bytes], Any]) -> None:
         self._raw, self._decode_fragment, self._position, self._values_left = raw, decode, 0, JSON_VALUES_MAX
 
-    def document(self) -> Any:
-        value = self._value(0)
+    def parse(self) -> Any:
+        value = self._parse_value(0)
         if self._next_byte():
             self._refuse("there is text after its end")
         return value
 
-    def _value(self, depth: int) -> Any:
+    def _parse_value(self, depth: int) -> Any:
         self._values_left -= 1
         if self._values_left < 0:
             raise InvalidJson(f"The body has more than {JSON_VALUES_MAX} values. {InvalidJson.fix}")
-        mark = self._next_byte()
-        if mark == b'"':
-            return self._string()
-        if mark in (b"{", b"["):
+        byte = self._next_byte()
+        if byte == b'"':
+            return self._parse_string()
+        if byte in (b"{", b"["):
             if depth == JSON_DEPTH_MAX:
                 raise InvalidJson(f"The body is nested deeper than {JSON_DEPTH_MAX}. {InvalidJson.fix}")
             self._position += 1
-            return self._object(depth + 1) if mark == b"{" else self._list(depth + 1)
+            return self._parse_object(depth + 1) if byte == b"{" else self._parse_list(depth + 1)
         match = _SCALAR.match(self._raw, self._position)
         if match is None:
             self._refuse("a value is missing")
         self._position = match.end()
         return self._decode_fragment(match[0])
 
-    def _object(self, depth: int) -> dict[str, Any]:
+    def _parse_object(self, depth: int) -> dict[str, Any]:
         value: dict[str, Any] = {}
         while not self._is_at_end(b"}", is_first=not value):
             if self._next_byte() != b'"':
                 self._refuse("a key is missing")
-            key = self._string()
+            key = self._parse_string()
             if key in value:
                 self._refuse(f"the key {key[:80]!r} is repeated")
             if self._next_byte() != b":":
                 self._refuse("a colon is missing")
             self._position += 1
-            value[key] = self._value(depth)
+            value[key] = self._parse_value(depth)
         return value
 
-    def _list(self, depth: int) -> list[Any]:
+    def _parse_list(self, depth: int) -> list[Any]:
         value: list[Any] = []
         while not self._is_at_end(b"]", is_first=not value):
-            value.append(self._value(depth))
+            value.append(self._parse_value(depth))
         return value
 
-    def _is_at_end(self, mark: bytes, *, is_first: bool) -> bool:
-        """Return whether the object or list ends here. Skips the end mark, or the comma before the next value."""
+    def _is_at_end(self, bracket: bytes, *, is_first: bool) -> bool:
+        """Return whether the object or list ends here. Skip the closing bracket, or the comma before the next value."""
         byte = self._next_byte()
-        if byte == mark or not is_first:
+        if byte == bracket or not is_first:
             self._position += 1
-        if byte not in (mark, b",") and not is_first:
-            self._refuse(f"a comma or {mark.decode()} is missing")
-        return byte == mark
+        if byte not in (bracket, b",") and not is_first:
+            self._refuse(f"a comma or {bracket.decode()} is missing")
+        return byte == bracket
 
-    def _string(self) -> str:
+    def _parse_string(self) -> str:
         raw, position, parts = self._raw, self._position + 1, []
         while raw[position : position + 1] != b'"':
             end = _split_point(raw, position)
@@ -133,9 +133,9 @@ class _Parser:
 
     def _next_byte(self) -> bytes:
         """Skip whitespace and return the next byte; empty at the end."""
-        while (mark := self._raw[self._position : self._position + 1]) and mark in b" \t\n\r":
-            self._position = _SPACE.match(self._raw, self._position, self._position + STEP).end()  # type: ignore[union-attr]
-        return mark
+        while (byte := self._raw[self._position : self._position + 1]) and byte in b" \t\n\r":
+            self._position = _SPACE.match(self._raw, self._position, self._position + STEP_BYTES).end()  # type: ignore[union-attr]
+        return byte
 
     def _refuse(self, reason: str) -> NoReturn:
         raise InvalidJson(f"The body is not JSON: {reason}, at byte {self._position}. {InvalidJson.fix}")

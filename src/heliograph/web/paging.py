@@ -69,7 +69,7 @@ def read_id(query: dict[str, str], name: str, kind: str) -> str | None:
 
 
 def read_time(name: str, text: str) -> int:
-    time = parse_timestamp(text)
-    if time is None:
+    timestamp = parse_timestamp(text)
+    if timestamp is None:
         raise InvalidRequest(f"{name} must be a time such as 2026-11-15T09:30:00.000Z.", param=name)
-    return time
+    return timestamp

@@ -1,4 +1,4 @@
-"""Memory budget for reads, like that for request bodies. Large reads run in threads."""
+"""Memory budget for responses that read much data. Large reads run in threads."""
 
 from heliograph.domain.limits import PARSE_IN_THREAD_MIN
 from heliograph.runtime.threads import READ_POOL
@@ -9,10 +9,7 @@ COPIES_PER_READ = 4  # copies of the data in memory during a read: stored, decod
 
 
 class ReadBudget:
-    """Memory budget for reads.
-
-    It is separate from the one for request bodies, so that slow readers do not block sends.
-    """
+    """Memory budget for reads, separate from that for request bodies, so that slow readers do not block sends."""
 
     def __init__(self, budget: ByteBudget | None = None) -> None:
         self._budget = budget or ByteBudget()

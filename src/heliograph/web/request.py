@@ -179,9 +179,9 @@ class Request:
             raise UnsupportedMediaType(f"The body has a Content-Encoding. {UnsupportedMediaType.fix}")
 
     async def read_body(self, limit: int, budget: ByteBudget, team: str) -> bytes:
-        """Return the complete body, whose bytes are reserved in the team's share of the budget.
+        """Return the complete body. A body larger than `limit` is refused as soon as its size is known.
 
-        A body larger than `limit` is refused as soon as its size is known.
+        The bytes are reserved in the team's share of the memory budget for request bodies.
         """
         limit = min(limit, budget.share)
         declared = self.headers.get(b"content-length")

@@ -50,12 +50,11 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     query: tuple[QueryParam, ...] = ()
     idempotent: bool = False  # accepts an Idempotency-Key
     preview: Any = None  # response type of ?dry_run=true
-    needs_fresh_setup: bool = (
-        False  # refresh the setup before the call, because other processes may just have changed it
-    )
+    # Refresh the setup before the call, because another process may just have changed it.
+    needs_fresh_setup: bool = False
     refusals: tuple[type[Refusal], ...] = ()  # in addition to those of every route
     check_key: Callable[[Key], None] | None = None  # further check of the API key, which raises a Refusal
-    logs_inner_calls: bool = False  # runs other routes: the request log has those instead of this one
+    logs_inner_calls: bool = False  # the route runs other routes, and the request log has those instead of this one
     name: str = ""  # method and path, as the metrics label
     takes_body: bool = False  # also True for a POST without fields: its body may be an empty object
 

@@ -1,7 +1,7 @@
 """Finds the route of a request.
 
-A path without parameters takes one dict lookup. For other paths, the routes with as many segments are grouped by the
-positions of their `{name}` parameters, and each group takes one lookup.
+A path without parameters takes one dict lookup. The routes with parameters are grouped by the number of their segments
+and the positions of their `{name}` parameters; each group with as many segments as the path takes one lookup.
 """
 
 from collections.abc import Iterable
@@ -37,8 +37,8 @@ class Router(Generic[R]):
                 self._methods_with_params(route.path) if "{" in route.path else self._exact.setdefault(route.path, {})
             )
             methods[route.method] = route
-            if route.method == "GET":  # for this method, the connection omits the body
-                methods.setdefault("HEAD", route)
+            if route.method == "GET":
+                methods.setdefault("HEAD", route)  # the connection omits the body of the response
 
     def _methods_with_params(self, path: str) -> dict[str, R]:
         parts = path.split("/")
@@ -60,7 +60,7 @@ class Router(Generic[R]):
         return route, params
 
     def _match(self, raw_path: bytes) -> tuple[dict[str, R], dict[str, str]]:
-        # decode after splitting, because an email address in the path may contain an encoded slash
+        # Percent-decode after splitting, because an email address in the path may contain an encoded slash.
         try:
             segments = raw_path.decode("ascii").split("/")
             if b"%" in raw_path:

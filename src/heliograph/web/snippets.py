@@ -10,13 +10,14 @@ LANGUAGES = {"curl": "curl", "python": "Python", "node": "Node"}
 # `python` uses heliograph-client if it has a method for the request; `urllib` needs only the standard library
 DOCS_LANGUAGES = {"curl": "curl", "python": "Python", "urllib": "urllib", "node": "Node"}
 JSON_TYPE = "application/json"
-# resources of heliograph-client; below them, methods whose name is not the last segment of the path
+# resources of heliograph-client, each an attribute of its client
 CLIENT_RESOURCES = frozenset(
     "emails sms whatsapp batches verify templates layouts inbox test_clock received suppressions opt_outs unsubscribes "
     "domains keys webhooks events approvals audit".split()
 )
 MESSAGE_RESOURCES = ("emails", "sms", "whatsapp")
 PAGED_METHODS = (".list", ".versions", ".deliveries")
+# method and path of requests below these resources for which the client has no method
 WITHOUT_METHOD = (("POST", "test_clock"), ("GET", "events", "schema"))
 LINE_MAX = 60  # longer calls have one argument per line
 
