@@ -1,7 +1,4 @@
-"""Supabase's auth hooks (compat.md): Supabase generates codes and signs its requests.
-
-We send the codes by a template.
-"""
+"""Supabase's auth hooks (compat.md): Supabase generates a code and signs the request, and we send the code."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -85,7 +82,7 @@ def _fill(template: Template, values: dict[str, str]) -> dict[str, str]:
 def error(refusal: Refusal, request: Request, base_url: str) -> Response:
     """Return status 200 with the error in the body, as Supabase expects.
 
-    The status remains for refusals after which Supabase should retry, and for requests that do not come from the hook.
+    The response keeps its own status if Supabase should retry, or if the request does not come from the hook.
     """
     status = status_of(type(refusal))
     body = msgspec.json.encode({"error": {"http_code": status, "message": refusal.message}})

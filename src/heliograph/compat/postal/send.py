@@ -44,7 +44,7 @@ class PostalMail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 class PostalRaw(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     data: str | None = None
-    mail_from: str | None = None  # ignored like `sender`
+    mail_from: str | None = None  # ignored for the same reason as PostalMail.sender
     rcpt_to: list[str] | None = None
     bounce: bool | None = None
 

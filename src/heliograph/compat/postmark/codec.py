@@ -24,7 +24,7 @@ STREAM = "outbound"  # the only message stream
 UNKNOWN_STREAM_CODE = 1226
 COUNT_MAX = 500
 SEARCHED_MAX = 5_000  # maximum records searched for a page
-DEFAULT_CODE = 300  # code of a mail's errors that have no own code
+DEFAULT_CODE = 300  # for errors of a mail that are not in CODE_BY_REFUSAL
 CODE_BY_REFUSAL: dict[type[Refusal], int] = {
     r.MissingApiKey: 10,
     r.InvalidApiKey: 10,
@@ -68,8 +68,8 @@ CLIENT_FIELD_NAMES = {  # our field name → Postmark's
     "template_id": "TemplateAlias",
     "variables": "TemplateModel",
 }
-STATUS_BY_CODE = {10: 401, 100: 503, 429: 429}  # Postmark's code → HTTP status; all other errors of a mail have 422
-UNCHANGED_STATUSES = (404, 405, 413, 500)
+STATUS_BY_CODE = {10: 401, 100: 503, 429: 429}  # Postmark's code → HTTP status; all other codes have 422
+UNCHANGED_STATUSES = (404, 405, 413, 500)  # our HTTP statuses that errors with DEFAULT_CODE keep
 # path prefix of an unsupported call → reason
 UNSUPPORTED = {
     "/email/bulk": "Bulk mail is not supported. Send up to 500 transactional mails with /email/batch.",
@@ -83,7 +83,7 @@ UNSUPPORTED = {
     "/data-removals": "Not supported here. A team owner can erase an address in the dashboard, under Suppressions.",
     "/senders": "Sender signatures are not supported: senders are domains. Add domains with /v1/domains.",
 }
-# in Postmark's words, because its clients parse the addresses from this text
+# Postmark's wording, because its clients parse the addresses from this text.
 INACTIVE_MESSAGE = (
     "Found inactive addresses: {}. Inactive recipients are ones that have generated a hard bounce, a spam complaint, "
     "or a manual suppression."

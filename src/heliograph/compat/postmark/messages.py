@@ -185,7 +185,7 @@ def _details_json(message: MessageDetails, content: EmailContent) -> dict[str, A
             if event.status in EVENT_TYPE_BY_STATUS or event.type == DELAYED
         ],
     }
-    if content.to:  # the content has the recipients' names, too
+    if content.to:  # the content was not deleted by retention, and contains the recipients' names
         details |= {
             "From": format_name_addr(content.from_name, content.from_address),
             "To": [_mailbox_json(recipient) for recipient in content.to],

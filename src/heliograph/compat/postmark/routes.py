@@ -74,11 +74,11 @@ ROUTES = (
     *_read_routes("/stats/outbound/sends", stats.by_day(Sent="sent")),
     *_read_routes("/stats/outbound/bounces", stats.by_day(HardBounce="bounced", SoftBounce="failed")),
     *_read_routes("/stats/outbound/spam", stats.by_day(SpamComplaint="complained")),
-    *_read_routes("/stats/outbound/tracked", stats.untracked("Tracked")),
-    *_read_routes("/stats/outbound/opens", stats.untracked("Opens", "Unique")),
-    *_read_routes("/stats/outbound/clicks", stats.untracked("Clicks", "Unique")),
-    *_read_routes("/stats/outbound/opens/{by}", stats.untracked()),
-    *_read_routes("/stats/outbound/clicks/{by}", stats.untracked()),
+    *_read_routes("/stats/outbound/tracked", stats.empty_stats("Tracked")),
+    *_read_routes("/stats/outbound/opens", stats.empty_stats("Opens", "Unique")),
+    *_read_routes("/stats/outbound/clicks", stats.empty_stats("Clicks", "Unique")),
+    *_read_routes("/stats/outbound/opens/{by}", stats.empty_stats()),
+    *_read_routes("/stats/outbound/clicks/{by}", stats.empty_stats()),
 )
 
 

@@ -1,4 +1,4 @@
-"""Postmark's statistics, from our numbers of recipients per UTC day. There are no opens, because nothing is tracked."""
+"""Postmark's statistics, computed from our numbers of recipients per UTC day. Opens and clicks are not tracked."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -12,6 +12,7 @@ from heliograph.storage.stats import StateCounts
 from heliograph.web.request import Response
 from heliograph.web.route import json_response
 
+# fields of the overview about opens and clicks
 UNTRACKED = (
     *("Opens", "UniqueOpens", "Tracked", "WithLinkTracking", "WithOpenTracking", "TotalTrackedLinksSent"),
     *("UniqueLinksClicked", "TotalClicks", "WithClientRecorded", "WithPlatformRecorded", "WithReadTimeRecorded"),
@@ -61,7 +62,7 @@ async def overview(call: Call) -> Response:
 
 
 def by_day(**names: str) -> Callable[[Call], Awaitable[Response]]:
-    """Return a handler for daily statistics; `names`: Postmark's name → ours."""
+    """Return a handler for daily statistics. `names`: Postmark's name of a count → the name in StateCounts."""
 
     def to_client_names(counts: StateCounts) -> dict[str, int]:
         return {client_name: getattr(counts, own_name) for client_name, own_name in names.items()}
@@ -80,7 +81,9 @@ def by_day(**names: str) -> Callable[[Call], Awaitable[Response]]:
     return handler
 
 
-def untracked(*names: str) -> Callable[[Call], Awaitable[Response]]:
+def empty_stats(*names: str) -> Callable[[Call], Awaitable[Response]]:
+    """Return a handler for statistics of opens or clicks, which are empty. `names`: fields for the totals."""
+
     async def handler(call: Call) -> Response:
         empty: dict[str, Any] = {"Days": [], **dict.fromkeys(names, 0)}
         return json_response(empty)

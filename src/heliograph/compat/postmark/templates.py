@@ -104,10 +104,10 @@ async def validate(call: Call) -> Response:
     }
     suggested_model = {name: f"{name}_Value" for name in edited.template.variables}
     if not edited.errors:
-        values_given = suggested_model | (keep_declared(edited.template, request.test_render_model) or {})
-        values = read_variables(values_given)
+        model = suggested_model | (keep_declared(edited.template, request.test_render_model) or {})
+        values = read_variables(model)
         check_types(edited.template, values)
-        await call.reserve_memory(estimate_octets(edited.template, iterate_texts(values_given)))
+        await call.reserve_memory(estimate_octets(edited.template, iterate_texts(model)))
         brand = default_brand_values(call.caller.team, call.context.store.setup.current.platform)
         rendered = render(edited.template, values, brand)
         for part, field in FIELD_BY_PART.items():

@@ -22,7 +22,7 @@ TRIGGERS = ("Delivery", "Bounce", "SpamComplaint", "SubscriptionChange")
 EVENTS_BY_TRIGGER = {
     trigger: [event for event, name in RECORD_TYPE_BY_TYPE.items() if name == trigger] for trigger in TRIGGERS
 }
-UNSUPPORTED_TRIGGERS = ("Open", "Click")  # never occur
+UNSUPPORTED_TRIGGERS = ("Open", "Click")  # accepted, but never occur, because nothing is tracked
 
 
 class PostmarkTrigger(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):

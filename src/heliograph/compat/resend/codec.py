@@ -65,7 +65,7 @@ ERROR_BY_REFUSAL: dict[type[Refusal], tuple[int, str]] = {
     r.StorageLimitReached: (429, "daily_quota_exceeded"),
     r.InsufficientCredit: (429, "monthly_quota_exceeded"),
 }
-# our HTTP status → Resend's, for all other refusals
+# our HTTP status → Resend's status and error name, for refusals that are not in ERROR_BY_REFUSAL
 ERROR_BY_STATUS: dict[int, tuple[int, str]] = {
     403: (403, "validation_error"),
     404: (404, "not_found"),
@@ -171,7 +171,7 @@ def _parse_octets(numbers: bytes) -> bytes | None:
 
 
 def creation_time(id_: str) -> str | None:
-    """Return the time in a record's id; None if an operator chose the id."""
+    """Return the creation time that a record's id contains; None if an operator chose the id."""
     body = id_.partition("_")[2]
     return timestamp(ulid_ms(body)) if _ULID.fullmatch(body) else None
 

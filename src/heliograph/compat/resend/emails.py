@@ -20,13 +20,7 @@ from heliograph.domain.delivery.outcome import LocalReason
 from heliograph.domain.exports.resend import find_template
 from heliograph.domain.ids import PREFIXES, parse_timestamp
 from heliograph.domain.mail.address import format_name_addr, parse_name_addr
-from heliograph.domain.refusals import (
-    InvalidAttachment,
-    InvalidRequest,
-    InvalidTags,
-    MessageNotFound,
-    Refusal,
-)
+from heliograph.domain.refusals import InvalidAttachment, InvalidRequest, InvalidTags, MessageNotFound, Refusal
 from heliograph.domain.sending.acceptance import Acceptance, IdempotencyKey, SendResult
 from heliograph.domain.sending.relative_times import resolve_relative_time
 from heliograph.domain.sending.send_options import decode_record, to_name_addr
@@ -130,7 +124,7 @@ def _batch_response(results: SendResults, *, with_errors: bool) -> bytes:
 
 
 def _to_email(call: Call, value: Any) -> tuple[EmailRequest, HeaderOverrides]:
-    """Return the mail as a request to /v1/emails, and its recipients with names. The use case validates the request."""
+    """Return the mail as a request to /v1/emails, and the headers with names. The use case validates the request."""
     email, now = parse_request(ResendEmail, value), call.context.clock.team_now(call.team)
     template_use = email.template
     template = find_template(call.caller.team.templates, template_use.id) if template_use else None
@@ -292,7 +286,7 @@ async def _find_email(call: Call) -> tuple[MessageRow, EmailContent]:
 
 
 async def _failed_recipients(call: Call, row: MessageRow | MessageListRow) -> list[RecipientDetails]:
-    """Return the recipients of a failed message, whose details have the reason; empty for other states."""
+    """Return the recipients of a failed message, whose details contain the reason; empty if it has not failed."""
     if row.status != "failed":
         return []
     message = await call.context.store.messages.get(call.team, row.id)

@@ -20,7 +20,7 @@ from heliograph.web.read_budget import run_large
 from heliograph.web.request import Response
 from heliograph.web.route import file_response
 
-Hold = Callable[[int], Awaitable[None]]
+ReserveMemory = Callable[[int], Awaitable[None]]
 EXPIRED_MESSAGE = "This link has expired, or the file is no longer stored. Get the email again for a new link."
 
 
@@ -38,31 +38,31 @@ async def download(call: Call) -> Response:
     team = context.store.setup.current.teams_by_ref.get(ref) if ref is not None else None
     if team is None or team.record.suspended:
         raise MessageNotFound(EXPIRED_MESSAGE, param="id")
-    hold = partial(call.read_budget.reserve, call.request, team.record.id)
+    reserve = partial(call.read_budget.reserve, call.request, team.record.id)
     read_file = _sent_file if id_.startswith(PREFIXES["email"]) else _received_file
-    content = await read_file(context.store, team.record.ref, id_, file, hold)
+    content = await read_file(context.store, team.record.ref, id_, file, reserve)
     if content is None:
         raise MessageNotFound(EXPIRED_MESSAGE, param="id")
     return file_response(content)
 
 
-async def _received_file(store: Store, team: int, id_: str, file: str, hold: Hold) -> bytes | None:
+async def _received_file(store: Store, team: int, id_: str, file: str, reserve: ReserveMemory) -> bytes | None:
     row = await store.inbound_mail.find_row(team, id_)
-    raw = await store.inbound_mail.get_raw(row, hold) if row else None
+    raw = await store.inbound_mail.get_raw(row, reserve) if row else None
     if not row or raw is None or file == RAW:
         return raw
     return await run_large(row.size, attachment_content, raw, file)
 
 
-async def _sent_file(store: Store, team: int, id_: str, file: str, hold: Hold) -> bytes | None:
-    row = await store.messages.get_row(team, id_, hold)
+async def _sent_file(store: Store, team: int, id_: str, file: str, reserve: ReserveMemory) -> bytes | None:
+    row = await store.messages.get_row(team, id_, reserve)
     if row is None or row.content is None:
         return None
     content = await run_large(row.size, msgspec.json.decode, row.content, type=EmailContent)
     attachment = dict(enumerate(content.attachments, 1)).get(parse_int(file, 3) or 0)
     if attachment is None or not attachment.blob:
         return pybase64.b64decode(attachment.base64) if attachment and attachment.base64 is not None else None
-    await hold(attachment.size)
+    await reserve(attachment.size)
     try:
         return await store.attachments.get(attachment.blob)
     except OSError:

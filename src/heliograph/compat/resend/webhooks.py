@@ -20,8 +20,8 @@ from heliograph.webhooks.service import DeliveryRecord, WebhookChange, WebhookRe
 from heliograph.webhooks.store import ReplaySelection
 
 STATUS_BY_STATE = {"waiting": "pending", "delivered": "success", "exhausted": "failed"}
-# Resend's event → ours. We report suppressed and cancelled mails as email.failed with this reason, and have no event
-# for scheduled mails: a subscription to only that event receives the mails' next events.
+# Resend's event → our events. We report suppressed and cancelled mails as email.failed, with the reason. Our webhooks
+# cannot subscribe to scheduled mails only; a client that does receives the next event of each mail, too.
 EVENTS_BY_RESEND_EVENT = {
     **{
         resend_event: [event for event, name in RESEND_TYPE_BY_TYPE.items() if name == resend_event]
@@ -128,10 +128,7 @@ async def replay(call: Call) -> Response:
 
 
 async def _find_delivery(call: Call) -> DeliveryRecord:
-    """Return the delivery of the event in the path.
-
-    It is the newest delivery up to this event, unless that is of another event.
-    """
+    """Return the delivery of the event in the path."""
     id_, event = call.params["id"], call.params["event"]
     rows = await call.management.webhooks.deliveries(_team_id(call), id_, event + "!", 1)
     if not rows or rows[0].event_id != event:
@@ -155,10 +152,7 @@ def _known_events(names: Iterable[str]) -> list[str]:
 
 
 def _own_events(names: Iterable[str]) -> list[str]:
-    """Return our events for Resend's; events that we never send, such as opens, are omitted.
-
-    Raises InvalidRequest if no event remains.
-    """
+    """Return our events for Resend's, without those that never occur, such as opens; refuse if no event remains."""
     events = [event for name in names for event in EVENTS_BY_RESEND_EVENT.get(name, [])]
     if not events:
         raise InvalidRequest(f"events: use at least one of {', '.join(EVENTS_BY_RESEND_EVENT)}.", param="events")

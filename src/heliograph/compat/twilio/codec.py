@@ -53,7 +53,7 @@ CODE_BY_REFUSAL: dict[type[Refusal], tuple[int, int]] = {
     r.VerifyRateLimited: (429, 60203),
     r.VerificationNotFound: (404, 20404),
 }
-CODE_BY_DETAIL = {  # detail or parameter of a refusal → Twilio's code, where Twilio has several for one of ours
+CODE_BY_DETAIL = {  # detail or parameter of a refusal → Twilio's (status, code), if one refusal has several codes there
     "country": (403, 60410),
     "checks": (429, 60202),
     "StatusCallback": (400, 21609),
@@ -69,7 +69,7 @@ CLIENT_FIELD_NAMES = {  # our field name → Twilio's
     "scheduled_at": "SendAt",
     "expires_at": "ValidityPeriod",
 }
-INVALID_PARAMETER = (400, 60200)  # Verify's (status, code) for an invalid number
+INVALID_PARAMETER = (400, 60200)  # (status, code) of Twilio Verify for an invalid phone number
 
 
 def token(request: Request) -> bytes:

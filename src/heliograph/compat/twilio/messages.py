@@ -118,7 +118,7 @@ async def list_all(call: Call) -> Response:
     `From` is applied to each page, so a page may have fewer than PageSize messages.
     """
     query = drop_empty(call.request.unchecked_query())
-    # A plus that was not percent-encoded
+    # A plus that was not percent-encoded arrives as a space.
     query |= {name: query[name].replace(" ", "+") for name in ("To", "From") if name in query}
     size = _parse_number(query.get("PageSize", str(PAGE_SIZE)), "PageSize")
     size, page = min(max(size, 1), PAGE_MAX), _parse_number(query.get("Page", "0"), "Page")
@@ -182,7 +182,7 @@ def _template_and_values(call: Call) -> tuple[str, dict[str, Any]]:
 
 
 def _free_text(call: Call) -> FreeText | None:
-    """Return the request's text if it is to be captured (sandbox) without a template; None otherwise."""
+    """Return the request's text if the message is captured (sandbox) and names no template; None otherwise."""
     form, caller = call.json, call.caller
     names_template = form.get("ContentSid") or _passthrough_id(caller, form)
     if not caller.captured or names_template or not form.get("Body"):
@@ -191,10 +191,7 @@ def _free_text(call: Call) -> FreeText | None:
 
 
 def _passthrough(caller: Caller, form: dict[str, str]) -> tuple[str, dict[str, Any]]:
-    """Return id and values of the pass-through template, by which any text is sent.
-
-    The request names it as the messaging service; otherwise it is set for the key or the team.
-    """
+    """Return the id of the passthrough template, which can send any text, and the values of its variables."""
     templates, id_ = caller.team.templates, _passthrough_id(caller, form)
     if not id_ or not form.get("Body"):
         raise TemplateIdRequired(FREE_TEXT, param="ContentSid")
@@ -204,9 +201,10 @@ def _passthrough(caller: Caller, form: dict[str, str]) -> tuple[str, dict[str, A
 
 
 def _passthrough_id(caller: Caller, form: dict[str, str]) -> str:
+    """Return the id of the passthrough template: named as the messaging service, or set for the key or the team."""
     service = form.get(SERVICE, "")
     candidate = template_id(service)
-    # with our prefix, it is always a template's id, even if unknown
+    # A service with our prefix is always a template id, even if no such template exists.
     is_template = candidate in caller.team.templates or service.startswith(PREFIXES["template"])
     return (candidate if is_template else "") or caller.key.passthrough or caller.team.record.passthrough
 

@@ -22,7 +22,7 @@ def _route(operation: str, call: Callable[[Call], Awaitable[Response]], action: 
 _MESSAGES = f"/{VERSION}/Accounts/{{account}}/Messages"
 ROUTES = (
     _route("POST /v2/Services", verify.create_service),
-    _route("GET /v2/Services/{service}", verify.service),
+    _route("GET /v2/Services/{service}", verify.read_service),
     _route("POST /v2/Services/{service}/Verifications", verify.start, "verify"),
     _route("GET /v2/Services/{service}/Verifications/{sid}", verify.read),
     _route("POST /v2/Services/{service}/Verifications/{sid}", verify.update),

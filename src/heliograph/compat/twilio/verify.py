@@ -28,7 +28,7 @@ STATUS_BY_STATE = {
     "expired": "expired",
     "exhausted": "max_attempts_reached",
 }
-# Refused, because ignoring them would mislead
+# form fields that are refused, because ignoring them would mislead the client
 UNSUPPORTED_FIELDS = ("CustomCode", "CustomMessage", "Amount", "Payee", "TemplateSid")
 
 
@@ -59,8 +59,7 @@ async def _resend(call: Call, verification: VerificationRow) -> None:
     except VerifyRateLimited:
         interval = call.caller.team.record.verify.min_interval_s * SECOND_MS
         if call.context.clock.team_now(call.team) - _sent_times(verification)[-1] >= interval:
-            raise
-        # the code was sent a moment ago
+            raise  # otherwise the code was sent a moment ago, and need not be sent again
 
 
 async def read(call: Call) -> Response:
@@ -103,7 +102,7 @@ async def create_service(call: Call) -> Response:
     return json_response(_service(call, sid, name), 201)
 
 
-async def service(call: Call) -> Response:
+async def read_service(call: Call) -> Response:
     return json_response(_service(call, call.params["service"], call.caller.team.record.name))
 
 
