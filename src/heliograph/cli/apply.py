@@ -67,12 +67,13 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool, only_plan: bool) ->
             if as_json and error.problems:
                 click.echo(_to_json(keys=[], changed=[], webhooks=[], problems=error.problems))
             raise
-        return result, await _notes(settings, parsed)
+        return result, await _webhook_notes(settings, parsed)
 
     plan, notes = with_store(settings, f"Applying {file.name}", run_file, checks_secret=True)
     for note in notes:
         click.echo(f"note: {note}", err=True)
-    keys, webhooks = ([], []) if only_plan else (plan.keys, plan.webhooks)  # a plan is discarded, with its secrets
+    # A plan creates no keys and webhooks, so the secrets generated for it are not shown.
+    keys, webhooks = ([], []) if only_plan else (plan.keys, plan.webhooks)
     environment_values = values_from_environment(source, os.environ)
     keys = [replace(key, token=None) if key.token in environment_values else key for key in keys]
     webhooks = [replace(hook, secret=None) if hook.secret in environment_values else hook for hook in webhooks]
@@ -145,11 +146,8 @@ def _secret_functions(store: Store, settings: Settings) -> dict[str, Any]:
     }
 
 
-async def _notes(settings: Settings, file: SetupFile) -> list[str]:
-    """Return a note for each webhook URL that is not allowed now.
-
-    Such webhooks are saved anyway, because each delivery attempt checks the URL again.
-    """
+async def _webhook_notes(settings: Settings, file: SetupFile) -> list[str]:
+    """Return a note for each webhook URL to which events are not delivered at the moment, with the reason."""
     refused = make_refusal_check(settings)
     urls = {
         f"teams[{i}].webhooks[{j}].url": split_login(hook["url"])[0]

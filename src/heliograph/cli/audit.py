@@ -92,9 +92,10 @@ def head(settings: Settings, as_json: bool) -> None:
 @click.argument("position", metavar="POSITION", type=int)
 @click.argument("link", metavar="HASH")
 def check(settings: Settings, position: int, link: str) -> None:
-    """Check that the entry at POSITION still has this HASH. Exit code 1: the log was rewritten since you recorded it.
+    """Check that the entry at POSITION still has this HASH.
 
-    heliograph doctor checks all entries in between.
+    Exit code 1: the log was rewritten since you recorded the hash, or this is another database. This compares one
+    entry only; heliograph doctor checks the whole chain.
 
     \b
     heliograph audit check 1042 3f0c…

@@ -54,16 +54,13 @@ def backup(settings: Settings, folder: Path) -> None:
 
 
 def copy(database: Path, data: Path, folder: Path) -> None:
-    """Copy database and attachments to a temporary folder, sync it to disk, and rename it to `folder`.
-
-    So a folder with this name is always complete.
-    """
+    """Copy database and attachments to a temporary folder, sync it to disk, and rename it to `folder` when complete."""
     temporary = folder.with_name(f"{folder.name}.{os.getpid()}.new")
     temporary.mkdir(0o700, parents=True)
     try:
         copied_at = Clock().now()
         copy_sqlite(database, temporary / DATABASE_FILE)
-        # copied after the database, so that no attachment is missing that the copy of the database refers to
+        # Attachments are copied after the database, so that none is missing that the copied database refers to.
         LocalFiles(data / "blobs").copy_to(LocalFiles(temporary / "blobs"))
         asyncio.run(_pause(temporary, f"restored from a backup of {timestamp(copied_at)}"))
         with open(temporary / DATABASE_FILE, "rb") as file:

@@ -12,14 +12,7 @@ from heliograph.cli.options import JSON_OPTION, progress, readable_errors, with_
 from heliograph.cli.printing import print_list, print_result
 from heliograph.domain.setup.cells import basic_pattern, is_cell_name
 from heliograph.settings import Settings
-from heliograph.storage.engine.cells import (
-    CellError,
-    CellStatus,
-    add_cell,
-    find_cell,
-    move_cell,
-    read_cells,
-)
+from heliograph.storage.engine.cells import CellError, CellStatus, add_cell, find_cell, move_cell, read_cells
 from heliograph.storage.engine.migrate import schema_files
 
 T = TypeVar("T")
@@ -87,7 +80,7 @@ def status(settings: Settings, name: str, as_json: bool) -> None:
 @cell.command()
 @NAME_ARGUMENT
 def pattern(name: str) -> None:
-    """Print the regular expression by which a proxy finds keys of a cell in Basic authentication.
+    """Print the regular expression with which a proxy recognizes keys of a cell in Basic authentication.
 
     For proxies that cannot decode base64, such as Caddy. Example: heliograph cell pattern cell_01
     """

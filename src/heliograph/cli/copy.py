@@ -31,7 +31,7 @@ from heliograph.storage.engine.local_files import LocalFiles
 
 REPORT_MS = 1000  # interval between progress messages on a terminal
 STOP_POLL_S = 0.2
-LIVE_PASSES = 2  # the first pass takes long; the second copies the changes made during the first, and is short
+LIVE_PASSES = 2  # the second, short pass copies what changed during the first, long one
 
 
 class Progress:
@@ -116,7 +116,7 @@ async def _copy(source_settings: Settings, target_settings: Settings, live: bool
     """Copy and compare the databases, then pause delivery in both."""
     await _prepare_target(target_settings)
     clock = Clock()
-    async with _opened(source_settings) as source, _opened(target_settings) as target:
+    async with _connection(source_settings) as source, _connection(target_settings) as target:
         await _copy_database(source, target, source_settings.data, clock, live)
     async with open_store(source_settings) as store:  # otherwise both databases would deliver the same queue
         await set_paused(store, COMMAND_LINE, True, f"copied to another database at {timestamp(clock.now())}")
@@ -129,7 +129,7 @@ async def _prepare_target(settings: Settings) -> None:
     """
     path = sqlite_path(settings)
     if path is None or path.exists():
-        async with _opened(settings) as target:
+        async with _connection(settings) as target:
             if await is_unfinished(target):
                 return
             tables = await target.tables()
@@ -175,12 +175,12 @@ async def _copy_live(
     """Copy and compare while the service runs."""
     for number in range(1, LIVE_PASSES + 1):
         progress.start(await database_copy.count(tables))
-        began = clock.monotonic_ms()
+        started_at = clock.monotonic_ms()
         written = await database_copy.synchronize(tables)
         with suppress(CopyError):  # the file was deleted in the meantime
             await database_copy.copy_files(files, clock.now())
         progress.clear()
-        pass_s = (clock.monotonic_ms() - began) / SECOND_MS
+        pass_s = (clock.monotonic_ms() - started_at) / SECOND_MS
         click.echo(f"Pass {number} while the service runs: {written:,} rows copied in {pass_s:.1f} s")
     progress.start(await database_copy.count(tables))
     await database_copy.find_differences(tables)  # result ignored: only the comparison after the last pass counts
@@ -188,7 +188,7 @@ async def _copy_live(
 
 
 async def _wait_until_stopped(source: CopyConnection, data: Path, clock: Clock) -> int:
-    """Ask to stop the service and wait until it has ended; return the monotonic time of the end."""
+    """Ask the operator to stop the service, and wait until it has stopped; return the monotonic time of the stop."""
     if has_running_process(data) or await source.is_in_use():
         click.echo("Stop the service now. The rest is copied when it has ended.")
         while has_running_process(data) or await source.is_in_use():
@@ -197,7 +197,7 @@ async def _wait_until_stopped(source: CopyConnection, data: Path, clock: Clock) 
 
 
 @asynccontextmanager
-async def _opened(settings: Settings) -> AsyncIterator[CopyConnection]:
+async def _connection(settings: Settings) -> AsyncIterator[CopyConnection]:
     path = sqlite_path(settings)
     connection: CopyConnection = SqliteConnection(path) if path else await PostgresConnection.open(settings.database)
     try:

@@ -1,4 +1,4 @@
-"""Shared by the commands: settings from flags, environment or file, access to the store, progress, error messages."""
+"""What the commands share: settings from flags, environment or file; access to the store; progress; error messages."""
 
 import asyncio
 import functools
@@ -62,7 +62,7 @@ def with_settings(*flags: str, several_cells: bool = False, **defaults: str) -> 
     """Return a decorator that adds `flags` and --config to a command, and passes the resulting Settings to the command.
 
     Flags take precedence over the environment, and the environment over the file. `defaults`: help texts of defaults
-    that differ for this command. `several_cells`: the command also works if the settings are of several cells.
+    that differ for this command. `several_cells`: the command also works with settings for several cells.
     """
 
     def decorate(command: Command) -> Command:

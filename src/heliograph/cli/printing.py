@@ -8,7 +8,7 @@ import click
 import msgspec
 
 T = TypeVar("T")
-# could control the terminal
+# characters with which a text could control the terminal
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 

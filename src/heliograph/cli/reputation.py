@@ -64,7 +64,6 @@ def resume(settings: Settings, team: str) -> None:
     \b
     heliograph reputation resume team_acme
     """
-
     is_resumed = with_store(settings, "Resuming", lambda store: resume_direct_sends(store, COMMAND_LINE, team))
     click.echo(f"direct sends of {team} {'are resumed' if is_resumed else 'were not paused'}")
 

@@ -16,7 +16,7 @@ from heliograph.templates.policy.setup_lint import lint_file, lint_html
 def template() -> None:
     """Lint templates in files.
 
-    Edit templates in a setup file (heliograph apply), with the API or in the dashboard.
+    This command does not edit templates: use a setup file (heliograph apply), the API or the dashboard for that.
     """
 
 

@@ -23,10 +23,10 @@ PROBE_S = 2
 DISK_LOW = 1 << 30  # bytes free below which a warning is given
 DISK_EMPTY = 100 << 20
 OLDEST_YEAR = 2024  # a clock before this year has never been set
-SYNCS = 50
+SYNCS = 50  # syncs per measurement
 SYNCS_LOW = 100  # syncs per second below which a warning is given; each batch of accepted messages waits for one sync
 IDLE_PROCESS_MB = 128  # memory of an idle process (docs/operations.md, memory)
-BODY_MEMORY_FACTOR = 3
+BODY_MEMORY_FACTOR = 3  # a body may be in memory three times at once (web/budget.py)
 CLOCK_UNSYNCHRONIZED = 5  # result of adjtimex(2) if the clock is not synchronized
 
 
@@ -58,14 +58,14 @@ def check_sync_rate(folder: Path) -> Finding:
                 file.write(bytes(4096))
                 file.flush()
                 os.fdatasync(file.fileno())
-            each_ms = max(timer.monotonic_ms() - started_ms, 1) / SYNCS
+            sync_ms = max(timer.monotonic_ms() - started_ms, 1) / SYNCS
     except OSError as error:
         fix = "make it writable for the service's user, or choose another folder with --data"
         return fail(f"{folder}: {error.strerror}", fix)
-    text = f"{1000 / each_ms:,.0f} syncs a second at {folder}"
-    if 1000 / each_ms >= SYNCS_LOW:
+    text = f"{1000 / sync_ms:,.0f} syncs a second at {folder}"
+    if 1000 / sync_ms >= SYNCS_LOW:
         return ok(text)
-    return warn(f"{text}: each response takes at least {each_ms:.0f} ms")
+    return warn(f"{text}: each response takes at least {sync_ms:.0f} ms")
 
 
 def available_mb() -> int:
@@ -122,7 +122,7 @@ def check_http_port(settings: Settings) -> Finding:
 
 
 def check_other_ports(site: Site) -> Iterator[Finding]:
-    """Check that all ports are free, except HTTP, where a running service may listen already."""
+    """Check that all ports except that of HTTP are free; a running service may already listen on that one."""
     if site.settings.bounce_listen is None:
         fix = "set HELIOGRAPH_BOUNCE_LISTEN, for example to 0.0.0.0:25, to receive them"
         yield warn("bounces and complaints sent by mail are not received", fix)
@@ -138,10 +138,7 @@ def check_other_ports(site: Site) -> Iterator[Finding]:
 
 
 def get_instance_name(settings: Settings, path: str) -> str | None:
-    """GET `path` from the running service; return its instance name.
-
-    The name is empty if the response has none, and None if the request failed.
-    """
+    """GET `path` from the running service and return its instance name: empty if not sent, None if the GET failed."""
     try:
         with open_url(f"http://{settings.listen}{path}", timeout=PROBE_S) as response:
             return str(response.headers.get("heliograph-instance", ""))

@@ -24,8 +24,8 @@ from heliograph.storage.carrier_stats import RecentCarrierCounts
 
 PROBE_S = 5.0
 BLOCKLISTS = ("zen.spamhaus.org", "bl.spamcop.net")
-LISTED_PREFIX = "127."  # other answers are not from a blocklist (RFC 5782, 2.1) but from a name server that redirects
-QUERY_REFUSED_PREFIX = "127.255.255."  # a blocklist that refuses queries from our name server responds with this
+LISTED_PREFIX = "127."  # other answers are not from the blocklist (RFC 5782, 2.1): the name server changed them
+QUERY_REFUSED_PREFIX = "127.255.255."  # answer of a blocklist that refuses queries from our name server
 EXCHANGERS_MAX = 2  # after this many unreachable mail servers, port 25 counts as blocked
 
 
@@ -127,19 +127,19 @@ async def check_port_25(site: Site) -> list[Finding]:
         return []
     problem = f"no mail exchanger of {site.probe} responds: outgoing port 25 is blocked"
     for relay in site.relays:
-        host, _, number = relay.rpartition(":")
-        if await connect_to(site, host, int(number)):
+        host, _, port = relay.rpartition(":")
+        if await connect_to(site, host, int(port)):
             fix = f'send through a relay (carrier kind "smtp"), such as {relay}, which is reachable from here'
             return [warn(problem, f"{fix}; or ask your provider to open port 25")]
     return [fail(f"{problem}, and no relay is reachable")]
 
 
-async def connect_to(site: Site, host: str, number: int) -> str | None:
+async def connect_to(site: Site, host: str, port: int) -> str | None:
     """Connect to `host`; return our local IP address, or None if the connection failed."""
     for address in await resolve_addresses(site, host):
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(PROBE_S):
-                _, writer = await asyncio.open_connection(address, number)
+                _, writer = await asyncio.open_connection(address, port)
                 source: str = writer.get_extra_info("sockname")[0]
                 writer.close()
                 return source
@@ -154,12 +154,12 @@ async def resolve_addresses(site: Site, host: str) -> list[str]:
 
 async def query_records(site: Site, host: str, kind: str) -> list[str]:
     try:
-        return await _query_answered(site, host, kind)
+        return await _query_or_raise(site, host, kind)
     except DnsTimeout:
         return []
 
 
-async def _query_answered(site: Site, host: str, kind: str) -> list[str]:
+async def _query_or_raise(site: Site, host: str, kind: str) -> list[str]:
     """Return the records; empty if not found. Raises DnsTimeout if no name server answers."""
     try:
         return [record.to_text().rstrip(".").lower() for record in await site.resolver.query(host, kind)]
@@ -188,7 +188,7 @@ async def _check_source_address(site: Site, address: str, helo: str | None) -> l
     reversed_address = name.relativize(dns.name.from_text("in-addr.arpa" if "." in address else "ip6.arpa"))
     for blocklist in BLOCKLISTS:
         try:
-            replies = await _query_answered(site, f"{reversed_address}.{blocklist}", "A")
+            replies = await _query_or_raise(site, f"{reversed_address}.{blocklist}", "A")
         except DnsTimeout as error:
             findings.append(warn(f"{blocklist} cannot be asked about {address} ({error})", "check again later"))
             continue
@@ -207,8 +207,8 @@ async def _check_source_address(site: Site, address: str, helo: str | None) -> l
 
 async def _check_source_name(site: Site, address: str, reverse_name: str, helo: str | None) -> Finding:
     """Check the reverse DNS of a source address. Raises DnsTimeout."""
-    hosts, kind = await _query_answered(site, reverse_name, "PTR"), "AAAA" if ":" in address else "A"
-    confirmed = [host for host in hosts if address in await _query_answered(site, host, kind)]
+    hosts, kind = await _query_or_raise(site, reverse_name, "PTR"), "AAAA" if ":" in address else "A"
+    confirmed = [host for host in hosts if address in await _query_or_raise(site, host, kind)]
     if not hosts:
         return fail(f"{address} has no PTR record", "set it at your hosting provider")
     if not confirmed:

@@ -44,7 +44,7 @@ POSTGRES_QUERY = """SELECT current_setting('server_version_num')::int AS version
     current_setting('max_connections')::int AS connections, pg_is_in_recovery() AS standby,
     has_schema_privilege(coalesce(current_schema(), 'public'), 'CREATE') AS may_create,
     (date_part('epoch', clock_timestamp()) * 1000)::bigint AS now"""
-# Enough to move a schema of 75 tables under load.
+# Settings of Citus nodes that suffice to move a schema of 75 tables under load.
 CITUS_MINIMA = {
     "max_prepared_transactions": 200,
     "max_locks_per_transaction": 512,
@@ -95,7 +95,8 @@ async def check_standby(site: Site) -> list[Finding]:
 def check_audit_log(chain: ChainStatus) -> Finding:
     """Check the hash chain of the audit log.
 
-    The finding shows the chain's last link. A copy recorded elsewhere reveals whether the whole chain was recomputed.
+    The finding shows the chain's last link. If an operator records it elsewhere, it later shows whether the whole
+    chain was recomputed.
     """
     if chain.broken and chain.broken.is_unlinked:
         fix = "check again in a minute: the service adds it to the chain and records this in an entry"

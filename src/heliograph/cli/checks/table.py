@@ -12,7 +12,7 @@ REACH_OBJECTS = "correct HELIOGRAPH_ATTACHMENTS and HELIOGRAPH_S3_…, or let th
 
 
 def with_diagnostics(check: Callable[[Diagnostics], Iterable[Finding]]) -> Callable[[Site], Iterable[Finding]]:
-    """Wrap a check of the database so that it is skipped if the database cannot be read."""
+    """Wrap a check of stored data so that it is skipped if the database cannot be read."""
     return lambda site: check(site.diagnostics) if site.diagnostics else []
 
 
