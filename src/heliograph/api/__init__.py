@@ -1,4 +1,4 @@
 """The HTTP API: parses requests, calls use cases, encodes responses.
 
-Without a web framework, whose routing alone would halve the throughput.
+It uses no web framework, because the routing of a framework alone would halve the throughput.
 """

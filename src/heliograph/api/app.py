@@ -96,13 +96,15 @@ class Api:
             raise
         except Exception as error:
             response = self._error_response(_to_refusal(error, request), adapter, request, name)
-            # No rate-limit headers: the key is unknown, and an unknown client must not create metric series.
+            # Only two headers, so no rate limit was applied: the key is unknown. An unknown client must not create
+            # metric series.
             if needs_key and len(extra_headers) == 2 and isinstance(error, Refusal):
                 needs_key, metric_labels = False, ("none", "other")
         finally:
             if request.body_reservation:
                 self._budget.release(request.body_reservation)
-        if not needs_key or labels[0] == MCP_PATH:  # the route is unknown or needs no key, or a batch took more tokens
+        # The route is unknown or needs no key, or an MCP batch took more tokens than the headers say.
+        if not needs_key or labels[0] == MCP_PATH:
             del extra_headers[2:]
             self._add_rate_limit_headers(adapter, request, extra_headers)
         if span:
@@ -194,7 +196,7 @@ class Api:
         return response
 
     async def _readmit(self, call: ApiCall, request_id: str) -> ApiCall:
-        """Admit another request of the same body, with the key's current settings. A refusal is logged and raised."""
+        """Admit a further request of an MCP batch, with the key's current settings. A refusal is logged and raised."""
         route, request = call.route, call.request
         try:
             if self.context.state.draining:
@@ -212,9 +214,9 @@ class Api:
         self._admission.log_request(request_id, caller, route.name, status_of(type(refusal)), refusal=refusal)
 
     async def _call_inner(self, outer: ApiCall, inner: RouteCall, request_id: str) -> Response:
-        """Run a route as `outer`'s caller, with the route's scope, idempotency and log entry.
+        """Run a route for the caller of `outer`, with the route's scope, idempotency and log entry; raise its refusal.
 
-        Raises the route's Refusal. Each call for the same body needs another request id.
+        An MCP batch makes several calls from one HTTP body; each must have its own `request_id`.
         """
         route, caller, setup_before = inner.route, outer.caller, self.context.store.setup.current
         request = Request(route.method, inner.path, inner.headers, query_string=inner.query_string)
@@ -325,7 +327,7 @@ class Api:
             unknown = unknown_path(request.path) if adapter.prefix else "(no such route)"
             route_name = f"{request.method} {unknown}" if route == "none" else route
             client = client_name(request.headers.get(b"user-agent", b"")) if adapter.prefix else ""
-            # the adapter may turn an error into status 200, as clients of its API expect
+            # The adapter may turn an error into status 200, as clients of its API expect.
             status = response.status if response.status >= 400 else status_of(type(refusal))
             self._admission.log_request(request.id, caller, route_name, status, refusal=refusal, client=client)
         return response

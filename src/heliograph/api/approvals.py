@@ -57,16 +57,16 @@ async def list_all(call: Call) -> Response:
 
 
 async def approve(call: Call) -> Response:
-    by, approval = _decided_by(call), await approvals.find(call.context.store, call.params["id"])
+    by, approval = _read_decider(call), await approvals.find(call.context.store, call.params["id"])
     return json_response(_to_record(call, await approvals.release(call.context.store, call.actor, approval, by)))
 
 
 async def reject(call: Call) -> Response:
-    by, approval = _decided_by(call), await approvals.find(call.context.store, call.params["id"])
+    by, approval = _read_decider(call), await approvals.find(call.context.store, call.params["id"])
     return json_response(_to_record(call, await approvals.reject(call.context.store, call.actor, approval, by)))
 
 
-def _decided_by(call: Call) -> str:
+def _read_decider(call: Call) -> str:
     by = to_request(call.json, ApprovalDecision).by
     if not by:
         raise InvalidRequest("by is empty. Name who decided.", param="by")

@@ -31,7 +31,6 @@ R = TypeVar("R", Template, Layout)
 PAGE_BYTES_MAX = 4 * MIB  # after this many bytes of content, no further record is added to a page
 VERSIONS_AFTER = QueryParam("after", "The last version of the previous page.", {"type": "integer", "minimum": 1})
 
-
 VersionNumber = Annotated[int, describe("Version number, starting at 1 and incremented by each approved change.")]
 RefusedReason = Annotated[str | None, describe("Why an operator did not approve the draft.")]
 SubmittedAt = Annotated[

@@ -65,7 +65,7 @@ CarrierReply = Annotated[
 
 
 class VersionFields(msgspec.Struct, frozen=True, kw_only=True):
-    """Version of template and layout, and language; absent if the message has no template."""
+    """Versions of the template and the layout, and the language; absent if the message has no template."""
 
     template_version: Annotated[int, VERSION_DOC, MAYBE_ABSENT]
     layout_version: Annotated[int, LAYOUT_VERSION_DOC, MAYBE_ABSENT]

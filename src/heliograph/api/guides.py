@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 from heliograph.web.html import colour_values
 
-PACKAGED_FOLDER = Path(__file__).parent / "guides"  # docs/ in the wheel (pyproject.toml)
+PACKAGED_FOLDER = Path(__file__).parent / "guides"  # where the wheel has a copy of docs/ (pyproject.toml)
 FOLDER = PACKAGED_FOLDER if PACKAGED_FOLDER.exists() else Path(__file__).parents[3] / "docs"
 
 # Group → guide (file name without .md) → description in lists.
@@ -168,7 +168,7 @@ def _label_cells(tokens: list[Any]) -> None:
 
 
 def _rewrite_links(tokens: list[Any]) -> list[Any]:
-    """Replace link targets by URLs of /docs, and links to pages that are not served by their text."""
+    """Rewrite a guide's links: give links to served pages their URL below /docs, and replace others by their text."""
     result, is_unserved = [], False
     for token in tokens:
         if token.type == "link_open":
@@ -183,7 +183,7 @@ def _rewrite_links(tokens: list[Any]) -> list[Any]:
 
 
 def soft_wrap(text: str) -> Markup:
-    """Escape code, and allow line breaks only after separators, so that words are not split."""
+    """HTML-escape `text`, which is code, and allow line breaks only after separators, so that words are not split."""
     return Markup(re.sub(r"([_./]|\[\])(?=\w)", r"\1<wbr>", str(escape(text))))
 
 
@@ -193,7 +193,7 @@ def _is_response(tokens: list[Any], index: int) -> bool:
 
 
 def _code_block(token: Any, *, is_response: bool) -> str:
-    """Render a code block; JSON on a few long lines is indented, and only what readers enter gets a Copy button."""
+    """Render a code block. JSON with long lines is indented; code that readers enter gets a Copy button."""
     code = token.content.rstrip()
     if token.info == "json" and max(map(len, code.splitlines())) > LONG_LINE_CHARS:
         with suppress(msgspec.DecodeError):

@@ -43,10 +43,10 @@ async def healthz(call: Call) -> Response:
 
 
 async def readyz(call: Call) -> Response:
-    """Return whether this process is ready: 200, or 503.
+    """Return 200 if this process is ready, otherwise 503.
 
-    It is not ready during startup and shutdown, if the database does not commit within a second, or if it is a worker
-    that claims no messages because its clock is wrong.
+    The process is not ready during startup and shutdown, if the database does not commit within a second, or if it is
+    a worker that claims no messages because its clock is wrong.
     """
     await _check_ready(call.context)
     return json_response(Health())
@@ -61,10 +61,7 @@ async def _check_ready(context: Context) -> None:
 
 
 async def metrics(call: Call) -> Response:
-    """Return the metrics to authorised clients, and 404 to others.
-
-    Authorised clients are on loopback, in the operator's IP ranges, or have the token.
-    """
+    """Return the metrics to clients on loopback, in the operator's IP ranges or with the token, and 404 to others."""
     if not _may_read_metrics(call):
         raise NotFound()
     state = call.context.state
@@ -110,7 +107,7 @@ async def _collect_gauges(context: Context) -> ScrapeGauges:
 def _add_queue_gauges(families: ScrapeGauges, context: Context, queues: Sequence[LaneDepth]) -> None:
     """Add gauges of the queues.
 
-    If the database is unavailable, `queues` is empty, and no value is reported: 0 would be misleading.
+    `queues` is empty if the database is unavailable. Then no value is shown, because 0 would be misleading.
     """
     depth = families.declare("outbox_depth", "Recipients that are queued or being sent.", "lane")
     oldest = families.declare("outbox_oldest_seconds", "Age of the oldest queued recipient.", "lane")
@@ -118,7 +115,7 @@ def _add_queue_gauges(families: ScrapeGauges, context: Context, queues: Sequence
     for lane in queues:
         depth(lane.waiting, lane.lane)
         since = context.clock.now() if lane.since is None else lane.since
-        # The time is in the future if all messages are scheduled for later
+        # `since` is in the future if all messages are scheduled for later.
         oldest(max(0, context.clock.now() - since) / SECOND_MS, lane.lane)
     for reason, count in (_held_by_reason(context, queues) if queues else {}).items():
         held(count, reason)
@@ -168,7 +165,7 @@ def _add_host_gauges(families: ScrapeGauges, context: Context) -> None:
 
 
 def _held_by_reason(context: Context, queues: Sequence[LaneDepth]) -> dict[str, int]:
-    """Return reason → number of waiting recipients: delivery is paused, or all circuits of their lane are open.
+    """Return reason → number of recipients that wait because delivery is paused, or all circuits of the lane are open.
 
     A circuit also counts as open between two probes.
     """
@@ -187,6 +184,6 @@ def _may_read_metrics(call: Call) -> bool:
     expected = f"Bearer {context.metrics_token}".encode()
     if context.metrics_token and hmac.compare_digest(headers.get(b"authorization", b""), expected):
         return True
-    # behind an untrusted proxy, every client has the proxy's address
+    # Behind an untrusted proxy, every client has the proxy's address.
     through_proxy = any(name in headers for name in FORWARDED_HEADERS)
     return not through_proxy and is_loopback_or_in(call.request.address, context.metrics_allow)

@@ -28,7 +28,7 @@ from heliograph.web.request import Response
 from heliograph.web.route import QueryParam, json_response, large_json_response
 
 WAIT_MAX = 30  # seconds
-# Concurrent waiting requests in this process; they also count against `app.ACTIVE_MAX`
+# maximum concurrent waiting requests in this process; they also count against `app.ACTIVE_MAX`
 WAITS_PER_KEY_MAX, WAITS_MAX = 10, 100
 QUERY_GAP_S = 0.05  # minimum time between two queries of a waiting request
 OCTETS_MAX = 8 * MIB  # maximum octets of content in a response, which has at least one message
@@ -190,26 +190,26 @@ def _limit_size(rows: list[InboxRow | CodeRow]) -> list[InboxRow | CodeRow]:
 
 
 async def _wait_for_match(call: Call, kinds: Sequence[str], search: InboxSearch, wait_s: float) -> InboxList:
-    """Wait up to `wait_s` for a match, with a query after each wakeup and each poll interval.
+    """Wait up to `wait_s` for a match; query after each wakeup, and once per poll interval.
 
-    No database connection and no memory is reserved while waiting.
+    While waiting, the request holds no database connection and reserves no memory.
     """
-    context, time = call.context, asyncio.get_running_loop().time
-    hints, waits, key = context.store.wakeups, context.state.inbox_waits, call.caller.key.id
+    context, loop_time = call.context, asyncio.get_running_loop().time
+    wakeups, waits, key = context.store.wakeups, context.state.inbox_waits, call.caller.key.id
     if waits[key] >= WAITS_PER_KEY_MAX or waits.total() >= WAITS_MAX:
         raise RateLimitExceeded(
             f"At most {WAITS_PER_KEY_MAX} requests per key can wait for the test inbox at the same time.", retry_after=1
         )
     waits[key] += 1
     try:
-        deadline = time() + wait_s
+        deadline = loop_time() + wait_s
         while True:
             result = await _search_inbox(call, kinds, search)
-            remaining_s = deadline - time()
+            remaining_s = deadline - loop_time()
             if result.data or remaining_s <= 0 or context.state.draining or call.request.gone:
                 return result
-            await hints.by_kind[INBOX].wait(min(remaining_s, hints.poll_s))
-            await asyncio.sleep(min(QUERY_GAP_S, max(0.0, deadline - time())))
+            await wakeups.by_kind[INBOX].wait(min(remaining_s, wakeups.poll_s))
+            await asyncio.sleep(min(QUERY_GAP_S, max(0.0, deadline - loop_time())))
     finally:
         waits[key] -= 1
 

@@ -1,6 +1,6 @@
 """JSON Schemas of the API's structs, from their types and the annotations of `domain/field_docs.py`.
 
-Contains handwritten schemas where there is no struct.
+A few schemas are handwritten, because no struct describes the value.
 """
 
 from collections.abc import Collection
@@ -16,7 +16,7 @@ from heliograph.domain.mail.attachments import ALLOWED_TYPES
 NULL: Schema = {"type": "null"}
 NO_NULL = r"^[^\u0000]*$"  # pattern of strings without null characters
 
-# Keys of a field's schema that are not limits
+# keys of a field's schema that are not limits
 ANNOTATION_KEYS = ("anyOf", "default", "description", "example", "fixed", "needed", "maybe")
 
 EVENT_ID: Schema = {
@@ -125,7 +125,7 @@ def with_defs(schema: Schema, components: dict[str, Schema]) -> Schema:
         if ref := part.get("$ref"):
             name = ref.removeprefix(SCHEMA_REF_PREFIX)
             if name not in defs:
-                defs[name] = {}  # entered first, because it may refer to itself
+                defs[name] = {}  # entered before it is converted, because the schema may refer to itself
                 defs[name] = use_local_refs((components | HANDWRITTEN_SCHEMAS)[name])
             part = part | {"$ref": f"#/$defs/{name}"}
         return {name: value if name == "$ref" else use_local_refs(value) for name, value in part.items()}
@@ -148,7 +148,7 @@ def inline_refs(schema: Any, components: dict[str, Schema]) -> Any:
 def _refine_schema(schema: Schema, is_response: bool) -> Schema:
     properties = {name: _refine_property(base, is_response) for name, base in schema["properties"].items()}
     explicitly_required = [name for name, base in schema["properties"].items() if base.get("needed")]
-    # a response has all fields, except those that only some records have (`maybe`)
+    # A response has all fields, except those that only some records have (`maybe`).
     always_present = [name for name, base in schema["properties"].items() if not base.get("maybe")]
     required = always_present if is_response else [*schema["required"], *explicitly_required]
     return {**schema, "properties": properties, "required": required}

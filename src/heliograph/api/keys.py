@@ -34,7 +34,6 @@ class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         str | None,
         describe("Id (`tpl_…`) of a template with one variable, which receives the free text sent by Twilio clients."),
     ] = None
-
     restrictions: Annotated[
         dict[str, Any] | None,
         describe(

@@ -77,7 +77,7 @@ def _to_summary(setup: Setup, layout: Layout) -> LayoutSummary:
     )
 
 
-LAYOUTS = DraftEndpoints[Layout](
+LAYOUT_ENDPOINTS = DraftEndpoints[Layout](
     kind="layout",
     use_cases=layouts,
     create_request=LayoutRequest,

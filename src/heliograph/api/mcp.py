@@ -29,8 +29,7 @@ INITIALIZE = "initialize"
 BATCH_VERSION = PROTOCOL_VERSIONS[0]  # the only version with batches; assumed if the header is missing
 BATCH_MAX = 50  # maximum messages in a batch
 INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32600, -32601, -32602  # error codes of JSON-RPC 2.0
-# A further request of a batch was refused; JSON-RPC reserves this code and those below for servers
-NOT_ADMITTED = -32000
+NOT_ADMITTED = -32000  # a further request of a batch was refused; JSON-RPC leaves -32000 to -32099 to servers
 INSTRUCTIONS = (
     "Sends email, SMS and WhatsApp messages within the limits of this API key. A refused call has `code`, `message` "
     "and `fix`; explain_error explains a code. Do not repeat a refused call unless `should_retry` is true."
@@ -197,7 +196,7 @@ def _check_message(message: Any) -> dict[str, Any]:
 
 
 def _initialize_result(requested: Any) -> dict[str, Any]:
-    """Return the server's part of the handshake. To an unknown version it responds with the newest known one."""
+    """Return the server's part of the handshake. For an unknown protocol version it names the newest known one."""
     return {
         "protocolVersion": requested if requested in PROTOCOL_VERSIONS else PROTOCOL_VERSIONS[-1],
         "capabilities": {"tools": {"listChanged": False}},

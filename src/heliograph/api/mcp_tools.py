@@ -262,12 +262,7 @@ def _query_tool(name: str, title: str, description: str, route: Route) -> Tool:
 
 
 def _object_schema(properties: dict[str, Schema], required: Iterable[str] = ()) -> Schema:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
 def _body_schema(route: Route, additions: dict[str, Schema], required: Iterable[str] = ()) -> Schema:

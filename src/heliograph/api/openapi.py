@@ -20,7 +20,7 @@ from heliograph.web.errors import Error, Problem
 from heliograph.web.route import Route
 from heliograph.web.status import status_of
 
-SHARED_CODES_MAX = 3  # error responses with more codes are not shared, because other routes rarely have the same codes
+CODES_PER_SHARED_RESPONSE_MAX = 3  # routes rarely have the same error response if it has more codes
 OCTET_STREAM = "application/octet-stream"  # content type of responses without a struct
 
 # first path segment after /v1/ → kind of its ids
@@ -89,7 +89,7 @@ TAG_BY_RESOURCE = {
     "healthz": "Health",
     "readyz": "Health",
 }
-# Kinds whose ids an operator may choose
+# example ids of kinds whose ids an operator may choose
 EXAMPLE_ID_BY_KIND = {"template": "tpl_demo_welcome", "layout": "lay_letter", "domain": "dom_demo"}
 
 RESPONSE_HEADERS: dict[str, Schema] = {
@@ -278,7 +278,7 @@ def _shared_errors(route: Route) -> Iterator[tuple[str, Schema]]:
 
 def _shared_name(route: Route, status: int, refusals: list[type[r.Refusal]]) -> str | None:
     """Return the name of an error response that routes share; None if the route describes its own."""
-    if route.scopes is None or len(refusals) > SHARED_CODES_MAX:
+    if route.scopes is None or len(refusals) > CODES_PER_SHARED_RESPONSE_MAX:
         return None
     return "-".join([str(status), *(refusal.code for refusal in refusals)])
 

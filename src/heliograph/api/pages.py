@@ -23,7 +23,7 @@ from heliograph.web.route import Route
 from heliograph.web.snippets import DOCS_LANGUAGES
 
 RESULTS_MAX = 50  # maximum results of a search
-# fields of a body listed after the required ones, in this order; the others are listed as optional
+# body fields that are listed after the required ones, in this order; all others are listed as optional
 IMPORTANT_FIELDS = ("from", "subject", "html", "text", "body", "template_id", "variables")
 REQUEST_TABLES = ("Body", "Optional", "Query parameters", "Headers")  # titles of the tables about requests
 RANK_BY_KIND = {"API": 0, "Field": 1}  # search results of these kinds come first, in this order
@@ -55,10 +55,10 @@ class DocsHit(msgspec.Struct, frozen=True):
 
 
 class Docs:
-    """All pages of /docs for a base URL. An entry of the side list is (text, URL, HTTP method or empty)."""
+    """All pages of /docs for a base URL."""
 
     def __init__(self, routes: list[Route], document: dict[str, Any], *, is_static: bool = False) -> None:
-        """Create the pages. With `is_static` they are files without a service, so they do not link to its dashboard."""
+        """Prepare the pages. `is_static`: they become files on any host, so they do not link to a dashboard."""
         self._is_static = is_static
         self._routes = {operation_id(route): route for route in routes}
         self._document = document
@@ -217,6 +217,7 @@ class Docs:
         return _environment().get_template(template).render(common_values | values)
 
     def _side(self) -> list[tuple[str, list[tuple[str, str, str]]]]:
+        """Return the groups of the side list with their entries: (text, URL, HTTP method or empty)."""
         guides = [
             (group, [(read_guide(name).title, f"/docs/guides/{name}", "") for name in names])
             for group, names in GUIDES.items()

@@ -282,7 +282,7 @@ class PlatformMe(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
-# optional fields of a send that stored records omit, with their defaults
+# optional fields of a send that stored records omit → their defaults
 _COMMON_DEFAULTS: dict[str, Any] = {
     "tags": {},
     "metadata": {},
@@ -402,13 +402,10 @@ def _list_response(result: SearchPage[Any], records: list[Any]) -> Response:
 
 
 def parse_to(query: dict[str, str], channel: Channel | None) -> str | None:
-    """Return the query parameter `to`, normalized; None if absent.
-
-    `channel`: None allows any address or phone number.
-    """
+    """Return the normalized query parameter `to`; None if absent. `channel`: None allows addresses and phones."""
     if "to" not in query:
         return None
-    # A plus that was not percent-encoded; addresses and phone numbers contain no space
+    # A plus that was not percent-encoded arrives as a space, which no address or phone number contains.
     to = query["to"].replace(" ", "+")
     address = parse_address(to) if channel in ("email", None) else None
     if address is None and (channel == "email" or not is_phone(to)):

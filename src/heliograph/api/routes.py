@@ -53,10 +53,10 @@ from heliograph.api import (
 )
 from heliograph.api.documents import AFTER, CauseList, ErrorList, document_routes, list_causes, list_errors
 from heliograph.api.drafts import VERSIONS_AFTER
-from heliograph.api.layouts import LAYOUTS
+from heliograph.api.layouts import LAYOUT_ENDPOINTS
 from heliograph.api.reading import filters
 from heliograph.api.sending import DRY_RUN, cancel_verification, check_verification, resend_verification, send_endpoint
-from heliograph.api.template_drafts import TEMPLATES
+from heliograph.api.template_drafts import TEMPLATE_ENDPOINTS
 from heliograph.domain import refusals as r
 from heliograph.domain.field_docs import EXAMPLE_ULID
 from heliograph.domain.limits import BATCH_BODY_MAX, EMAIL_BODY_MAX, TEMPLATE_BODY_MAX
@@ -175,7 +175,7 @@ VERIFY_ERRORS = (
 )
 
 SENDING_EXAMPLE = {"status": "sending"}
-# names no sender, which only a sandbox team can leave out
+# for an example request without a sender, which only a sandbox team can omit
 SANDBOX_EXAMPLE = SENDING_EXAMPLE | {"from": Platform().sender, "sandbox": True}
 
 
@@ -183,8 +183,8 @@ def _batch_example(prefix: str) -> dict[str, Any]:
     return {"id": f"bat_{EXAMPLE_ULID}", "data": [{"id": prefix + EXAMPLE_ULID}]}
 
 
-# The examples run unchanged on `heliograph demo`: emails with any sandbox team's key, as they name no sender; others
-# with the demo's live key. Recipients are magic test addresses, so nothing leaves the machine.
+# The examples run unchanged on `heliograph demo`: emails with the key of a sandbox team, because they name no sender;
+# others with the demo's live key. Recipients are magic test addresses, so nothing leaves the machine.
 # fmt: off
 V1 = [
     Route(method="POST", path="/v1/emails", action="email",
@@ -360,50 +360,50 @@ V1 = [
           needs_fresh_setup=True, summary="Get the DMARC and TLS reports about a sending domain",
           query=domain_reports.QUERY, answer=DomainReports, refusals=(r.BrandDomainNotFound,)),
 
-    Route(method="GET", path="/v1/templates", call=TEMPLATES.list_all, scopes=MANAGE, needs_fresh_setup=True,
+    Route(method="GET", path="/v1/templates", call=TEMPLATE_ENDPOINTS.list_all, scopes=MANAGE, needs_fresh_setup=True,
           summary="List templates and their drafts", query=(LIMIT, after_param("template")),
           answer=template_drafts.TemplateList),
-    Route(method="POST", path="/v1/templates", call=TEMPLATES.create, scopes=MANAGE,
+    Route(method="POST", path="/v1/templates", call=TEMPLATE_ENDPOINTS.create, scopes=MANAGE,
           summary="Create a template draft", body=template_drafts.TemplateRequest, body_max=TEMPLATE_BODY_MAX,
           status=201, answer=template_drafts.TemplateView, refusals=(r.InvalidTemplate,),
           example={"channel": "email", "name": "Receipt", "subject": "Your receipt",
                    "text": "Thank you, {{customer.name}}.", "variables": [{"name": "name", "max_length": 100}]}),
-    Route(method="GET", path="/v1/templates/{id}", call=TEMPLATES.read, scopes=MANAGE, needs_fresh_setup=True,
+    Route(method="GET", path="/v1/templates/{id}", call=TEMPLATE_ENDPOINTS.read, scopes=MANAGE, needs_fresh_setup=True,
           summary="Get a template and its draft", answer=template_drafts.TemplateView,
           refusals=(r.TemplateNotFound,)),
-    Route(method="PATCH", path="/v1/templates/{id}", call=TEMPLATES.change, scopes=MANAGE,
+    Route(method="PATCH", path="/v1/templates/{id}", call=TEMPLATE_ENDPOINTS.change, scopes=MANAGE,
           summary="Edit a template's draft", body=template_drafts.TemplateChange,
           body_max=TEMPLATE_BODY_MAX, answer=template_drafts.TemplateView,
           refusals=(r.TemplateNotFound, r.InvalidTemplate), example={"subject": "Your receipt from {{brand.name}}"}),
-    Route(method="POST", path="/v1/templates/{id}/submit", call=TEMPLATES.submit, scopes=MANAGE,
+    Route(method="POST", path="/v1/templates/{id}/submit", call=TEMPLATE_ENDPOINTS.submit, scopes=MANAGE,
           summary="Submit a template draft for approval", answer=template_drafts.TemplateView,
           refusals=(r.TemplateNotFound,)),
-    Route(method="POST", path="/v1/templates/{id}/archive", call=TEMPLATES.archive, scopes=MANAGE,
+    Route(method="POST", path="/v1/templates/{id}/archive", call=TEMPLATE_ENDPOINTS.archive, scopes=MANAGE,
           summary="Archive a template", answer=template_drafts.TemplateView, refusals=(r.TemplateNotFound,)),
-    Route(method="GET", path="/v1/templates/{id}/versions", call=TEMPLATES.list_versions, scopes=MANAGE,
+    Route(method="GET", path="/v1/templates/{id}/versions", call=TEMPLATE_ENDPOINTS.list_versions, scopes=MANAGE,
           needs_fresh_setup=True, summary="List a template's versions, newest first", query=(LIMIT, VERSIONS_AFTER),
           answer=template_drafts.VersionList, refusals=(r.TemplateNotFound,)),
 
-    Route(method="GET", path="/v1/layouts", call=LAYOUTS.list_all, scopes=MANAGE, needs_fresh_setup=True,
+    Route(method="GET", path="/v1/layouts", call=LAYOUT_ENDPOINTS.list_all, scopes=MANAGE, needs_fresh_setup=True,
           summary="List layouts and their drafts", query=(LIMIT, after_param("layout")),
           answer=layouts.LayoutList),
-    Route(method="POST", path="/v1/layouts", call=LAYOUTS.create, scopes=MANAGE,
+    Route(method="POST", path="/v1/layouts", call=LAYOUT_ENDPOINTS.create, scopes=MANAGE,
           summary="Create a layout draft", body=layouts.LayoutRequest, body_max=TEMPLATE_BODY_MAX, status=201,
           answer=layouts.LayoutView, refusals=(r.InvalidTemplate,),
           example={"name": "Letter", "html": "<h1>{{brand.name}}</h1>{{content}}", "text": "{{content}}"}),
-    Route(method="GET", path="/v1/layouts/{id}", call=LAYOUTS.read, scopes=MANAGE, needs_fresh_setup=True,
+    Route(method="GET", path="/v1/layouts/{id}", call=LAYOUT_ENDPOINTS.read, scopes=MANAGE, needs_fresh_setup=True,
           summary="Get a layout and its draft", answer=layouts.LayoutView, refusals=(r.LayoutNotFound,)),
-    Route(method="PATCH", path="/v1/layouts/{id}", call=LAYOUTS.change, scopes=MANAGE,
+    Route(method="PATCH", path="/v1/layouts/{id}", call=LAYOUT_ENDPOINTS.change, scopes=MANAGE,
           summary="Edit a layout's draft", body=layouts.LayoutChange,
           body_max=TEMPLATE_BODY_MAX, answer=layouts.LayoutView, refusals=(r.LayoutNotFound, r.InvalidTemplate),
           example={"text": "{{content}}"}),
-    Route(method="POST", path="/v1/layouts/{id}/submit", call=LAYOUTS.submit, scopes=MANAGE,
+    Route(method="POST", path="/v1/layouts/{id}/submit", call=LAYOUT_ENDPOINTS.submit, scopes=MANAGE,
           summary="Submit a layout draft for approval", answer=layouts.LayoutView,
           refusals=(r.LayoutNotFound,)),
-    Route(method="POST", path="/v1/layouts/{id}/archive", call=LAYOUTS.archive, scopes=MANAGE,
+    Route(method="POST", path="/v1/layouts/{id}/archive", call=LAYOUT_ENDPOINTS.archive, scopes=MANAGE,
           summary="Archive a layout", answer=layouts.LayoutView,
           refusals=(r.LayoutNotFound,)),
-    Route(method="GET", path="/v1/layouts/{id}/versions", call=LAYOUTS.list_versions, scopes=MANAGE,
+    Route(method="GET", path="/v1/layouts/{id}/versions", call=LAYOUT_ENDPOINTS.list_versions, scopes=MANAGE,
           needs_fresh_setup=True,
           summary="List a layout's versions, newest first", query=(LIMIT, VERSIONS_AFTER),
           answer=layouts.LayoutVersionList, refusals=(r.LayoutNotFound,)),

@@ -16,7 +16,7 @@ from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
 from heliograph.web.route import json_response
 
-SETTLE_S = 30.0
+SETTLE_S = 30.0  # maximum wait for the work that becomes due
 POLL_S = 0.01
 PROPAGATION_S = 0.3  # time until other processes have the new time
 

@@ -139,7 +139,7 @@ def _to_summary(setup: Setup, template: Template) -> TemplateSummary:
     )
 
 
-TEMPLATES = DraftEndpoints[Template](
+TEMPLATE_ENDPOINTS = DraftEndpoints[Template](
     kind="template",
     use_cases=templates,
     create_request=TemplateRequest,
