@@ -315,9 +315,7 @@ class Connection(asyncio.BufferedProtocol):
                 request.shrink_reservation(unsent)
                 async with asyncio.timeout(BODY_S + unsent / MIN_BODY_RATE):
                     await asyncio.shield(self._write_paused)
-        except TimeoutError:
-            self._transport.abort()
-        except asyncio.CancelledError:  # the drain timeout expired
+        except (TimeoutError, asyncio.CancelledError):  # cancelled if the drain timeout expired
             self._transport.abort()
         finally:
             request.release_reservation()

@@ -53,12 +53,12 @@ class Request:
         "_body",
         "_consumed",
         "_ended",
-        "_gone",
         "_need_more",
         "_waiting",
         "address",
         "body_reservation",
         "caller",
+        "gone",
         "headers",
         "id",
         "keep_alive",
@@ -101,7 +101,8 @@ class Request:
         # Not a list of parts: many small parts would need more memory than their content
         self._body: bytes | bytearray = b""
         self._consumed = 0  # bytes of _body already read
-        self._ended = self._gone = False
+        self._ended = False
+        self.gone = False  # the client has disconnected
         self._need_more = need_more
         self._waiting: asyncio.Future[None] | None = None
 
@@ -124,13 +125,8 @@ class Request:
 
     def hang_up(self) -> None:
         """Mark the client as disconnected."""
-        self._gone = True
+        self.gone = True
         self._wake()
-
-    @property
-    def gone(self) -> bool:
-        """Return whether the client has disconnected."""
-        return self._gone
 
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
@@ -216,7 +212,7 @@ class Request:
             budget.release(reservation)
 
     async def _wait_for_data(self) -> None:
-        if self._gone:
+        if self.gone:
             raise ClientDisconnected
         self._waiting = asyncio.get_running_loop().create_future()
         self._need_more()

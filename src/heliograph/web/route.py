@@ -98,9 +98,13 @@ class Call(msgspec.Struct, Generic[C, M], frozen=True):
         assert self.caller_or_none is not None, NO_CALLER
         return self.caller_or_none.team.record.ref
 
+    @property
+    def team_id(self) -> str:
+        return self.caller.team.record.id
+
     async def reserve_memory(self, octets: int) -> None:
         """Reserve memory for reading `octets` bytes, waiting until it is available."""
-        await self.read_budget.reserve(self.request, self.caller.team.record.id, octets)
+        await self.read_budget.reserve(self.request, self.team_id, octets)
 
     def query(self) -> dict[str, str]:
         return self.request.query(self.route.query_names)
