@@ -56,11 +56,9 @@ def _attempt_events(message: MessageDetails) -> list[TimelineEvent]:
 
 
 async def _find_message(call: Call, raw_id: str | int) -> MessageDetails:
-    id_ = str(raw_id)
+    id_, messages = str(raw_id), call.context.store.messages
     is_email = id_.startswith(PREFIXES["email"])
-    message = (
-        await call.context.store.messages.get_details(call.team, id_, (), call.reserve_memory) if is_email else None
-    )
+    message = await messages.get_details(call.team, id_, (), call.reserve_memory) if is_email else None
     if message is None:
         raise MessageNotFound("No message was found that matches this id.", param="id")
     return message

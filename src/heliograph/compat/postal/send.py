@@ -68,9 +68,8 @@ async def send(call: Call) -> Response:
         ],
         tags={"tag": mail.tag} if mail.tag else None,
     )
-    return _sent_response(
-        (await send_email(call.context, call.caller, request, None, header_overrides(to, cc))).new_record
-    )
+    sent = await send_email(call.context, call.caller, request, None, header_overrides(to, cc))
+    return _sent_response(sent.new_record)
 
 
 async def send_raw(call: Call) -> Response:
@@ -90,10 +89,8 @@ async def send_raw(call: Call) -> Response:
         len(raw), parse_submitted, raw, [recipient for recipient in recipients if recipient], extra_types
     )
     fields = submitted_fields(submitted)
-    request, header = (
-        to_request(fields, EmailRequest),
-        HeaderOverrides(to=submitted.to, cc=submitted.cc, alternatives=submitted.alternatives),
-    )
+    request = to_request(fields, EmailRequest)
+    header = HeaderOverrides(to=submitted.to, cc=submitted.cc, alternatives=submitted.alternatives)
     key = idempotency.parse_key(submitted.idempotency_keys)
     sent = await send_once(
         call.context,

@@ -4,6 +4,7 @@ Activating a bounce removes the suppression.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import reduce
 from typing import Any
 
 import msgspec
@@ -77,9 +78,8 @@ async def count(call: Call) -> Response:
     """Return the number of bounces by type, from all stored statistics, and the number of inactive addresses."""
     store = call.context.store
     counts_by_channel = (await store.stats.overview(call.team, 0, DAY_MS, ())).counts
-    email = StateCounts()
-    for (_, channel), counts in counts_by_channel.items():
-        email = email.plus(counts) if channel == "email" else email
+    email_counts = (counts for (_, channel), counts in counts_by_channel.items() if channel == "email")
+    email = reduce(StateCounts.plus, email_counts, StateCounts())
     inactive = await store.suppressions.list_page(call.team, None, INACTIVE_COUNT_MAX)
     totals = ((HARD_BOUNCE, email.bounced), (SOFT_BOUNCE, email.failed), (SPAM_COMPLAINT, email.complained))
     by_type = [{"Name": name, "Type": type_, "Count": number} for (type_, _, name, _), number in totals if number]

@@ -115,10 +115,8 @@ def unsupported_reason(path: str) -> str | None:
 
 def to_error(refusal: Refusal) -> dict[str, Any]:
     details = refusal.details or {}
-    code, message = (
-        details.get("code") or CODE_BY_REFUSAL.get(type(refusal), DEFAULT_CODE),
-        with_client_field_names(refusal, CLIENT_FIELD_NAMES),
-    )
+    code = details.get("code") or CODE_BY_REFUSAL.get(type(refusal), DEFAULT_CODE)
+    message = with_client_field_names(refusal, CLIENT_FIELD_NAMES)
     if isinstance(refusal, r.RecipientSuppressed | r.RecipientUnsubscribed):
         message = SUPPRESSED_MESSAGE.format(", ".join(details["addresses"]))
     elif "address" in details:

@@ -17,7 +17,7 @@ from heliograph.domain import refusals as r
 from heliograph.domain.exports.postmark import find_template, template_id
 from heliograph.domain.limits import BATCH_MAX
 from heliograph.domain.refusals import InvalidHeader, InvalidRequest, Refusal
-from heliograph.domain.sending.acceptance import Acceptance, IdempotencyKey, SendResult
+from heliograph.domain.sending.acceptance import Acceptance
 from heliograph.domain.setup.records import Caller
 from heliograph.templates.policy.values import keep_declared
 from heliograph.web.bodies import to_request
@@ -93,11 +93,12 @@ async def send_several_with_templates(call: Call) -> Response:
 
 async def _send(call: Call, mail: PostmarkMail) -> Response:
     request, headers = _to_request(call.caller, mail)
-
-    async def submit(idempotency_key: IdempotencyKey | None) -> SendResult[EmailRecord]:
-        return await send_email(call.context, call.caller, request, idempotency_key, headers)
-
-    sent = await send_once(call.context, call.caller.key.id, call.keyed_request(), submit)
+    sent = await send_once(
+        call.context,
+        call.caller.key.id,
+        call.keyed_request(),
+        lambda idempotency_key: send_email(call.context, call.caller, request, idempotency_key, headers),
+    )
     record = sent.record or msgspec.json.decode(sent.body, type=EmailRecord)  # a replayed response is stored as bytes
     return send_response(sent, 200, msgspec.json.encode(_result(mail, request, record)))
 

@@ -16,7 +16,7 @@ from heliograph.domain.events import DELAYED
 from heliograph.domain.ids import PREFIXES, timestamp
 from heliograph.domain.mail.address import format_name_addr, parse_address, parse_name_addr
 from heliograph.domain.refusals import InvalidRequest, MessageNotFound
-from heliograph.domain.sending.send_options import MessageRecord, decode_record
+from heliograph.domain.sending.send_options import decode_record
 from heliograph.storage.search.message_search import (
     MessageDetails,
     MessageListRow,
@@ -69,11 +69,9 @@ async def list_clicks(call: Call) -> Response:
 
 
 async def _find_message(call: Call) -> MessageDetails:
-    id_ = call.params["id"]
+    id_, messages = call.params["id"], call.context.store.messages
     is_email = id_.startswith(PREFIXES["email"])
-    message = (
-        await call.context.store.messages.get_details(call.team, id_, (), call.reserve_memory) if is_email else None
-    )
+    message = await messages.get_details(call.team, id_, (), call.reserve_memory) if is_email else None
     if message is None:
         raise MessageNotFound(f"No message {id_[:80]!r}. Check the MessageID.", param="MessageID")
     return message
@@ -151,7 +149,7 @@ def _message_json(row: MessageRow | MessageListRow) -> dict[str, Any]:
         "To": [_mailbox_json(recipient) for recipient in record.to_addresses],
         "Cc": [_mailbox_json(recipient) for recipient in record.cc],
         "Bcc": [_mailbox_json(recipient) for recipient in record.bcc],
-        "Recipients": _recipients(record),
+        "Recipients": [*record.to_addresses, *record.cc, *record.bcc],
         "ReceivedAt": record.created_at,
         "From": record.from_,
         "Subject": record.subject,
@@ -161,10 +159,6 @@ def _message_json(row: MessageRow | MessageListRow) -> dict[str, Any]:
         "TrackLinks": "None",
         "Metadata": record.metadata,
     }
-
-
-def _recipients(record: MessageRecord) -> list[str]:
-    return [*record.to_addresses, *record.cc, *record.bcc]
 
 
 def _mailbox_json(text: str) -> dict[str, str]:
@@ -197,7 +191,7 @@ def _details_json(message: MessageDetails, content: EmailContent) -> dict[str, A
 def _event_json(event: TimelineEvent) -> dict[str, Any]:
     type_ = EVENT_TYPE_BY_STATUS.get(event.status or "", "Transient")
     text = msgspec.json.decode(event.detail).get("text", "") if event.detail else ""
-    details = {"Summary": text, "BounceID": str(bounce_number(event.id))} if type_ == "Bounced" else {}
-    if type_ != "Bounced":
-        details = {"DeliveryMessage": text}
+    details = {"DeliveryMessage": text}
+    if type_ == "Bounced":
+        details = {"Summary": text, "BounceID": str(bounce_number(event.id))}
     return {"Recipient": event.recipient, "Type": type_, "ReceivedAt": timestamp(event.created_at), "Details": details}

@@ -1,6 +1,7 @@
 """Postmark's statistics, computed from our numbers of recipients per UTC day. Opens and clicks are not tracked."""
 
 from collections.abc import Awaitable, Callable
+from functools import reduce
 from typing import Any
 
 from heliograph.compat.call import Call
@@ -44,9 +45,7 @@ async def read_server(call: Call) -> Response:
 
 
 async def overview(call: Call) -> Response:
-    total = StateCounts()
-    for counts in (await _daily_counts(call)).values():
-        total = total.plus(counts)
+    total = reduce(StateCounts.plus, (await _daily_counts(call)).values(), StateCounts())
     bounced, sent = total.bounced + total.failed, total.sent or 1
     return json_response(
         {
@@ -68,9 +67,8 @@ def by_day(**names: str) -> Callable[[Call], Awaitable[Response]]:
         return {client_name: getattr(counts, own_name) for client_name, own_name in names.items()}
 
     async def handler(call: Call) -> Response:
-        days, total = await _daily_counts(call), StateCounts()
-        for counts in days.values():
-            total = total.plus(counts)
+        days = await _daily_counts(call)
+        total = reduce(StateCounts.plus, days.values(), StateCounts())
         return json_response(
             {
                 "Days": [{"Date": day, **to_client_names(counts)} for day, counts in days.items()],

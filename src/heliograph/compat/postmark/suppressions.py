@@ -60,16 +60,17 @@ def _stream(call: Call) -> dict[str, Any]:
 async def dump(call: Call) -> Response:
     check_stream(call.params["stream"])
     query = read_query(call)
-    matches, text, end = _make_filter(query), query.get("emailaddress", "").lower(), FIRST_PAGE
-    rows, has_more = list[SuppressionRow](), True
-    while has_more:
-        page = await call.context.store.suppressions.search(call.team, text, end, PAGE)
+    matches, text = _make_filter(query), query.get("emailaddress", "").lower()
+    rows = list[SuppressionRow]()
+    cursor: PageCursor | None = FIRST_PAGE
+    while cursor:
+        page = await call.context.store.suppressions.search(call.team, text, cursor, PAGE)
         rows += filter(matches, page.rows)
         if len(rows) > DUMP_MAX:
             raise InvalidRequest(
                 f"There are more than {DUMP_MAX} suppressions. Narrow the time range with fromdate and todate."
             )
-        end, has_more = page.next_cursor or PageCursor(0, ""), page.next_cursor is not None
+        cursor = page.next_cursor
     octets = ITEM_OCTETS * len(rows)
     await call.reserve_memory(octets)
     return await large_json_response(octets, lambda: {"Suppressions": [_to_item(row) for row in rows]})
@@ -120,8 +121,7 @@ def _make_filter(query: Mapping[str, str]) -> Callable[[SuppressionRow], bool]:
 
     def matches(row: SuppressionRow) -> bool:
         fields = _to_item(row) if filters else {}
-        in_time = after < row.created_at < before
-        return in_time and all(fields[name].lower() == text for name, text in filters.items())
+        return after < row.created_at < before and all(fields[name].lower() == text for name, text in filters.items())
 
     return matches
 

@@ -74,10 +74,10 @@ async def create(call: Call) -> Response:
     request = _parse_body(call, PostmarkTemplateFields)
     if not request.name:
         raise InvalidRequest("Name is missing.", param="Name")
-    wanted_id = template_id(request.alias) if request.alias else ""
-    is_free = wanted_id and ("template", wanted_id) not in call.context.store.setup.current.records
-    id_ = wanted_id if is_free else call.context.clock.new_id("tpl_")
-    base = Template(id=id_, team=call.caller.team.record.id, channel="email", name=request.name)
+    id_ = template_id(request.alias) if request.alias else ""
+    if not id_ or ("template", id_) in call.context.store.setup.current.records:
+        id_ = call.context.clock.new_id("tpl_")
+    base = Template(id=id_, team=call.team_id, channel="email", name=request.name)
     return await _save(call, base, request, None)
 
 
@@ -97,7 +97,7 @@ async def delete(call: Call) -> Response:
 async def validate(call: Call) -> Response:
     """Return each template part's errors and its rendering with the given values, and the missing variables."""
     request = _parse_body(call, PostmarkValidation)
-    base = Template(id="tpl_trial", team=call.caller.team.record.id, channel="email", name="Trial")
+    base = Template(id="tpl_trial", team=call.team_id, channel="email", name="Trial")
     edited = await run_large(parsing_cost(call.json), _apply_edit, base, request)
     results: dict[str, Any] = {
         field: _part_result(edited, part) for part, field in FIELD_BY_PART.items() if part in request.parts()

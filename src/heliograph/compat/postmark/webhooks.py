@@ -47,8 +47,8 @@ async def create(call: Call) -> Response:
     if request.url is None:
         raise InvalidRequest("Url is missing. Give the URL that receives the events.", param="Url")
     new_webhook = WebhookRequest(url=_with_login(request.url, request), events=_events(request, set()), format=FORMAT)
-    created = await call.management.webhooks.create(call.actor, _team_id(call), new_webhook)
-    # The password is in this response only
+    created = await call.management.webhooks.create(call.actor, call.team_id, new_webhook)
+    # Only this response contains the password.
     credentials = request.http_auth or PostmarkLogin(username=USER, password=created.secret)
     return json_response(_webhook_json(created.webhook) | {"HttpAuth": credentials})
 
@@ -68,13 +68,13 @@ async def change(call: Call) -> Response:
     events = _events(request, _enabled_triggers(hook)) if request.triggers is not None else None
     changes = WebhookChange(url=url, events=events)
     return json_response(
-        _webhook_json(await call.management.webhooks.change(call.actor, _team_id(call), hook.id, changes))
+        _webhook_json(await call.management.webhooks.change(call.actor, call.team_id, hook.id, changes))
     )
 
 
 async def delete(call: Call) -> Response:
     hook = _find_webhook(call)
-    await call.management.webhooks.remove(call.actor, _team_id(call), hook.id)
+    await call.management.webhooks.remove(call.actor, call.team_id, hook.id)
     return json_response({"ErrorCode": 0, "Message": f"Webhook {numeric_id(hook.id)} removed."})
 
 
@@ -105,10 +105,6 @@ def _events(request: PostmarkWebhook, previous: set[str]) -> list[str]:
 
 
 # -- records ------------------------------------------------------------------------------------------------------
-
-
-def _team_id(call: Call) -> str:
-    return call.caller.team.record.id
 
 
 def _postmark_webhooks(call: Call) -> list[Webhook]:

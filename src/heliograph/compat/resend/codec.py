@@ -10,12 +10,10 @@ import pybase64
 from heliograph.compat.call import Call
 from heliograph.compat.normalize import with_client_field_names
 from heliograph.domain import refusals as r
-from heliograph.domain.delivery.content import File
 from heliograph.domain.ids import timestamp, ulid_ms
 from heliograph.domain.limits import JSON_VALUES_MAX
 from heliograph.domain.refusals import InvalidRequest, Refusal
 from heliograph.domain.text import parse_int
-from heliograph.inbound.policy.inbound_mail import AttachmentRecord
 from heliograph.web.bodies import parse_json
 from heliograph.web.errors import error_headers
 from heliograph.web.incremental_json import string_end
@@ -174,23 +172,6 @@ def creation_time(id_: str) -> str | None:
     """Return the creation time that a record's id contains; None if an operator chose the id."""
     body = id_.partition("_")[2]
     return timestamp(ulid_ms(body)) if _ULID.fullmatch(body) else None
-
-
-class FileLink(msgspec.Struct, frozen=True, kw_only=True):
-    download_url: str
-    expires_at: str
-
-
-def attachment_json(id_: str, file: File | AttachmentRecord, link: FileLink) -> dict[str, Any]:
-    return {
-        "id": id_,
-        "filename": file.filename,
-        "size": file.size,
-        "content_type": file.content_type,
-        "content_disposition": "inline" if file.content_id else "attachment",
-        "content_id": file.content_id,
-        **msgspec.structs.asdict(link),
-    }
 
 
 def list_response(data: Sequence[Any], *, has_more: bool) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class ResendDomain(ResendTracking, frozen=True, kw_only=True, forbid_unknown_fie
 async def create(call: Call) -> Response:
     request = parse_request(ResendDomain, call.json)
     _refuse_tracking(request)
-    created = await call.management.domains.add(call.actor, call.caller.team.record.id, request.name)
+    created = await call.management.domains.add(call.actor, call.team_id, request.name)
     return json_response(await _detail(call, created))
 
 
@@ -84,7 +84,7 @@ def _refuse_tracking(request: ResendTracking) -> None:
 
 
 def _find_domain(call: Call) -> Domain:
-    return call.management.domains.get_of_team(call.caller.team.record.id, call.params["id"])
+    return call.management.domains.get_of_team(call.team_id, call.params["id"])
 
 
 async def _detail(call: Call, domain: Domain) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from heliograph.accept.idempotency import send_once
 from heliograph.accept.scheduled import RescheduleRequest
 from heliograph.compat.call import Call
 from heliograph.compat.normalize import default_sender, parse_request, with_client_field_names
-from heliograph.compat.resend.codec import CLIENT_FIELD_NAMES, attachment_json, cursor_params, list_response, paginate
-from heliograph.compat.resend.files import file_link
-from heliograph.domain.delivery.content import EmailContent
+from heliograph.compat.resend.codec import CLIENT_FIELD_NAMES, cursor_params, list_response, paginate
+from heliograph.compat.resend.files import attachment_json
+from heliograph.domain.delivery.content import EmailContent, File
 from heliograph.domain.delivery.outcome import LocalReason
 from heliograph.domain.exports.resend import find_template
 from heliograph.domain.ids import PREFIXES, parse_timestamp
@@ -243,10 +243,7 @@ async def list_all(call: Call) -> Response:
 
 async def list_attachments(call: Call) -> Response:
     _, content = await _find_email(call)
-    id_ = call.params["id"]
-    files = [
-        attachment_json(str(n), file, file_link(call, id_, str(n))) for n, file in enumerate(content.attachments, 1)
-    ]
+    files = [_attachment_json(call, n, file) for n, file in enumerate(content.attachments, 1)]
     return json_response(paginate(call, files))
 
 
@@ -254,10 +251,12 @@ async def read_attachment(call: Call) -> Response:
     _, content = await _find_email(call)
     for n, file in enumerate(content.attachments, 1):
         if str(n) == call.params["attachment"]:
-            return json_response(
-                {"object": "attachment", **attachment_json(str(n), file, file_link(call, call.params["id"], str(n)))}
-            )
+            return json_response({"object": "attachment", **_attachment_json(call, n, file)})
     raise MessageNotFound("The email has no such attachment.", param="attachment")
+
+
+def _attachment_json(call: Call, number: int, file: File) -> dict[str, Any]:
+    return attachment_json(call, call.params["id"], str(number), file)
 
 
 async def reschedule(call: Call) -> Response:

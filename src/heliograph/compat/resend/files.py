@@ -2,19 +2,20 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 import msgspec
 import pybase64
 
 from heliograph.compat.call import Call
-from heliograph.compat.resend.codec import PREFIX, FileLink
-from heliograph.domain.delivery.content import EmailContent
+from heliograph.compat.resend.codec import PREFIX
+from heliograph.domain.delivery.content import EmailContent, File
 from heliograph.domain.ids import PREFIXES, timestamp
 from heliograph.domain.limits import SECOND_MS
 from heliograph.domain.mail.file_links import RAW, VALID_S, sign_link, verify_link
 from heliograph.domain.refusals import MessageNotFound
 from heliograph.domain.text import parse_int
-from heliograph.inbound.policy.inbound_mail import attachment_content
+from heliograph.inbound.policy.inbound_mail import AttachmentRecord, attachment_content
 from heliograph.storage.store import Store
 from heliograph.web.read_budget import run_large
 from heliograph.web.request import Response
@@ -24,11 +25,24 @@ ReserveMemory = Callable[[int], Awaitable[None]]
 EXPIRED_MESSAGE = "This link has expired, or the file is no longer stored. Get the email again for a new link."
 
 
-def file_link(call: Call, id_: str, file: str) -> FileLink:
+def attachment_json(call: Call, id_: str, file_id: str, file: File | AttachmentRecord) -> dict[str, Any]:
+    return {
+        "id": file_id,
+        "filename": file.filename,
+        "size": file.size,
+        "content_type": file.content_type,
+        "content_disposition": "inline" if file.content_id else "attachment",
+        "content_id": file.content_id,
+        **file_link(call, id_, file_id),
+    }
+
+
+def file_link(call: Call, id_: str, file: str) -> dict[str, str]:
+    """Return the link to a file of the email `id_`, and its expiry. `file`: id of an attachment, or RAW."""
     until_s = call.context.clock.now() // SECOND_MS + VALID_S  # real time, even for a team with a test clock
     query = sign_link(call.context.reply_key, call.team, id_, file, until_s)
     url = f"{call.context.base_url}{PREFIX}/files/{id_}/{file}?{query}"
-    return FileLink(download_url=url, expires_at=timestamp(until_s * SECOND_MS))
+    return {"download_url": url, "expires_at": timestamp(until_s * SECOND_MS)}
 
 
 async def download(call: Call) -> Response:

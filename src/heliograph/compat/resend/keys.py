@@ -23,7 +23,7 @@ class ResendKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 async def create(call: Call) -> Response:
-    request, team = parse_request(ResendKey, call.json), call.caller.team.record.id
+    request, team = parse_request(ResendKey, call.json), call.team_id
     if request.permission not in SCOPES_BY_PERMISSION:
         raise InvalidRequest(f"permission must be one of {', '.join(SCOPES_BY_PERMISSION)}.", param="permission")
     domain = (
@@ -35,13 +35,13 @@ async def create(call: Call) -> Response:
 
 
 async def list_all(call: Call) -> Response:
-    rows = await keys.list_keys(call.context.store, call.caller.team.record.id, call.context.state.last_used)
+    rows = await keys.list_keys(call.context.store, call.team_id, call.context.state.last_used)
     page, has_more = slice_page(call, [row for row in rows if not row.record.revoked], lambda row: row.record.id)
     return json_response(list_response([_key_json(row) for row in page], has_more=has_more))
 
 
 async def delete(call: Call) -> Response:
-    await keys.revoke(call.context.store, call.actor, call.params["id"], call.caller.team.record.id)
+    await keys.revoke(call.context.store, call.actor, call.params["id"], call.team_id)
     return json_response(ResendDeleted(object="api_key", id=call.params["id"]))
 
 

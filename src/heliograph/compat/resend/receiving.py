@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 
 from heliograph.compat.call import Call
-from heliograph.compat.resend.codec import attachment_json, creation_time, cursor_params, list_response
-from heliograph.compat.resend.files import file_link
+from heliograph.compat.resend.codec import creation_time, cursor_params, list_response
+from heliograph.compat.resend.files import attachment_json, file_link
 from heliograph.domain.mail.file_links import RAW
 from heliograph.domain.mail.smtp_to_request import parse_mailboxes
 from heliograph.domain.refusals import InvalidRequest, ReceivedNotFound
-from heliograph.inbound.policy.inbound_mail import AttachmentRecord, ReceivedRecord
+from heliograph.inbound.policy.inbound_mail import ReceivedRecord
 from heliograph.inbound.store.inbound_mail import AFTER_ANY_ID, InboundMailRow
 from heliograph.web.request import Response
 from heliograph.web.route import json_response, large_json_response
@@ -39,15 +39,13 @@ async def read(call: Call) -> Response:
 
 async def list_attachments(call: Call) -> Response:
     _, mail = await _find_mail(call)
-    return json_response(
-        list_response([_attachment_of(call, mail.id, file) for file in mail.attachments], has_more=False)
-    )
+    return json_response(list_response(_attachments_json(call, mail), has_more=False))
 
 
 async def read_attachment(call: Call) -> Response:
     for file in (await _find_mail(call))[1].attachments:
         if file.id == call.params["attachment"]:
-            return json_response({"object": "attachment", **_attachment_of(call, call.params["id"], file)})
+            return json_response({"object": "attachment", **attachment_json(call, call.params["id"], file.id, file)})
     raise ReceivedNotFound("The email has no such attachment.", param="attachment")
 
 
@@ -60,8 +58,8 @@ async def _find_mail(call: Call) -> tuple[InboundMailRow, ReceivedRecord]:
     return row, mail
 
 
-def _attachment_of(call: Call, id_: str, file: AttachmentRecord) -> dict[str, Any]:
-    return attachment_json(file.id, file, file_link(call, id_, file.id))
+def _attachments_json(call: Call, mail: ReceivedRecord) -> list[dict[str, Any]]:
+    return [attachment_json(call, mail.id, file.id, file) for file in mail.attachments]
 
 
 def _email_json(call: Call, mail: ReceivedRecord) -> dict[str, Any]:
@@ -76,5 +74,5 @@ def _email_json(call: Call, mail: ReceivedRecord) -> dict[str, Any]:
         "subject": mail.subject,
         "message_id": mail.message_id,
         "created_at": creation_time(mail.id),
-        "attachments": [_attachment_of(call, mail.id, file) for file in mail.attachments],
+        "attachments": _attachments_json(call, mail),
     }

@@ -54,7 +54,7 @@ async def create(call: Call) -> Response:
     if not request.name:
         raise InvalidRequest("name is missing.", param="name")
     id_ = call.context.clock.new_id("tpl_")
-    await _save(call, Template(id=id_, team=_team_id(call), channel="email", name=request.name), request, revision=None)
+    await _save(call, Template(id=id_, team=call.team_id, channel="email", name=request.name), request, revision=None)
     return json_response({"object": "template", "id": id_})
 
 
@@ -88,7 +88,7 @@ async def change(call: Call) -> Response:
 async def publish(call: Call) -> Response:
     template = _get_template(call)
     if draft := find_draft(call.context.store.setup.current, template.id):
-        store, team = call.context.store, _team_id(call)
+        store, team = call.context.store, call.team_id
         await templates.publish(store, call.actor, team, template.id, draft.revision, by_operator=False)
     return json_response({"object": "template", "id": template.id})
 
@@ -106,7 +106,7 @@ async def duplicate(call: Call) -> Response:
 async def delete(call: Call) -> Response:
     template, store = _get_template(call), call.context.store
     remove = templates.discard if template.status == "draft" else templates.archive
-    await remove(store, call.actor, _team_id(call), template.id)
+    await remove(store, call.actor, call.team_id, template.id)
     return json_response(ResendDeleted(object="template", id=template.id))
 
 
@@ -133,15 +133,9 @@ def _apply_edit(base: Template, request: ResendTemplate) -> Template:
     return result.template
 
 
-def _team_id(call: Call) -> str:
-    return call.caller.team.record.id
-
-
 def _get_template(call: Call) -> Template:
     template = find_template(call.caller.team.templates, call.params["id"])
-    return templates.get(
-        call.context.store.setup.current, _team_id(call), template.id if template else call.params["id"]
-    )
+    return templates.get(call.context.store.setup.current, call.team_id, template.id if template else call.params["id"])
 
 
 def _content(template: Template) -> dict[str, Any]:

@@ -48,20 +48,20 @@ async def create(call: Call) -> Response:
     request = parse_request(ResendWebhook, call.json)
     new_webhook = WebhookRequest(url=request.endpoint, events=_own_events(request.events), format="resend")
     created = await call.management.webhooks.create(
-        call.actor, _team_id(call), new_webhook, _known_events(request.events)
+        call.actor, call.team_id, new_webhook, _known_events(request.events)
     )
     return json_response({"object": "webhook", "id": created.webhook.id, "signing_secret": created.secret})
 
 
 async def list_all(call: Call) -> Response:
-    newest_first = sorted(call.caller.team.webhooks, key=lambda hook: hook.id, reverse=True)
-    page, has_more = slice_page(call, newest_first, lambda hook: hook.id)
+    page, has_more = slice_page(call, call.caller.team.webhooks, lambda hook: hook.id)
     return json_response(list_response([_webhook_json(hook) for hook in page], has_more=has_more))
 
 
 async def read(call: Call) -> Response:
-    # shown only at creation
-    return json_response({"object": "webhook", **_webhook_json(_find_webhook(call)), "signing_secret": None})
+    hook = call.management.webhooks.find(call.team_id, call.params["id"])
+    # The secret is shown only at creation.
+    return json_response({"object": "webhook", **_webhook_json(hook), "signing_secret": None})
 
 
 async def change(call: Call) -> Response:
@@ -74,17 +74,17 @@ async def change(call: Call) -> Response:
         enabled=None if request.status is None else request.status == "enabled",
     )
     requested = _known_events(request.events or [])
-    hook = await call.management.webhooks.change(call.actor, _team_id(call), call.params["id"], changes, requested)
+    hook = await call.management.webhooks.change(call.actor, call.team_id, call.params["id"], changes, requested)
     return json_response({"object": "webhook", "id": hook.id})
 
 
 async def delete(call: Call) -> Response:
-    await call.management.webhooks.remove(call.actor, _team_id(call), call.params["id"])
+    await call.management.webhooks.remove(call.actor, call.team_id, call.params["id"])
     return json_response(ResendDeleted(object="webhook", id=call.params["id"]))
 
 
 async def rotate(call: Call) -> Response:
-    created = await call.management.webhooks.rotate(call.actor, _team_id(call), call.params["id"])
+    created = await call.management.webhooks.rotate(call.actor, call.team_id, call.params["id"])
     return json_response({"object": "webhook", "id": created.webhook.id, "signing_secret": created.secret})
 
 
@@ -95,7 +95,7 @@ async def list_events(call: Call) -> Response:
     limit, after, before = cursor_params(call, "event")
     if before is not None:
         raise InvalidRequest("before: this list only supports after.", param="before")
-    rows = await call.management.webhooks.deliveries(_team_id(call), call.params["id"], after, limit)
+    rows = await call.management.webhooks.deliveries(call.team_id, call.params["id"], after, limit)
     return json_response(list_response([_event_json(row) for row in rows[:limit]], has_more=len(rows) > limit))
 
 
@@ -123,28 +123,21 @@ async def list_attempts(call: Call) -> Response:
 async def replay(call: Call) -> Response:
     event = (await _find_delivery(call)).event_id
     selection = ReplaySelection(event_ids=[event])
-    await call.management.webhooks.replay(call.actor, _team_id(call), call.params["id"], selection)
+    await call.management.webhooks.replay(call.actor, call.team_id, call.params["id"], selection)
     return json_response({"object": "webhook_event", "id": event})
 
 
 async def _find_delivery(call: Call) -> DeliveryRecord:
     """Return the delivery of the event in the path."""
     id_, event = call.params["id"], call.params["event"]
-    rows = await call.management.webhooks.deliveries(_team_id(call), id_, event + "!", 1)
+    # The list contains events with smaller ids than this, newest first, so it begins with the event in the path.
+    rows = await call.management.webhooks.deliveries(call.team_id, id_, event + "!", 1)
     if not rows or rows[0].event_id != event:
         raise WebhookNotFound(f"The webhook has no delivery of event {event[:80]!r}.", param="event")
     return rows[0]
 
 
 # -- records ------------------------------------------------------------------------------------------------------
-
-
-def _team_id(call: Call) -> str:
-    return call.caller.team.record.id
-
-
-def _find_webhook(call: Call) -> Webhook:
-    return call.management.webhooks.find(_team_id(call), call.params["id"])
 
 
 def _known_events(names: Iterable[str]) -> list[str]:

@@ -84,7 +84,7 @@ async def send(call: Call) -> Response:
         scheduled_at=_send_at(form),
         expires_at=_expires_at(form, call.context.clock.team_now(call.team)),
     )
-    origin = {ACCOUNT: call.params["account"], **_service(form)}
+    origin = {ACCOUNT: call.params["account"], **({SERVICE: form[SERVICE]} if form.get(SERVICE) else {})}
     sent = await SEND_BY_CHANNEL[channel](
         call.context, call.caller, request, None, await _callback_url(call), free_text, origin
     )
@@ -138,12 +138,8 @@ async def list_all(call: Call) -> Response:
         ids += [row.id for row in (await call.context.store.messages.search(call.team, search)).rows]
     ids.sort(key=lambda id_: id_[4:], reverse=True)
     get_detail = call.context.store.messages.get_details
-    messages = [
-        detail
-        for detail in await asyncio.gather(*(get_detail(call.team, id_, (), call.reserve_memory) for id_ in ids[:size]))
-        if detail
-    ]
-    records = [_message_json(call, detail) for detail in messages]
+    details = await asyncio.gather(*(get_detail(call.team, id_, (), call.reserve_memory) for id_ in ids[:size]))
+    records = [_message_json(call, detail) for detail in details if detail]
     if from_ := query.get("From"):
         records = [message for message in records if message["from"] == from_]
     base_uri = f"/{VERSION}/Accounts/{call.params['account']}/Messages.json"
@@ -207,10 +203,6 @@ def _passthrough_id(caller: Caller, form: dict[str, str]) -> str:
     # A service with our prefix is always a template id, even if no such template exists.
     is_template = candidate in caller.team.templates or service.startswith(PREFIXES["template"])
     return (candidate if is_template else "") or caller.key.passthrough or caller.team.record.passthrough
-
-
-def _service(form: dict[str, str]) -> dict[str, str]:
-    return {SERVICE: form[SERVICE]} if form.get(SERVICE) else {}
 
 
 def _parse_variables(text: str) -> dict[str, Any]:

@@ -98,7 +98,7 @@ async def create_service(call: Call) -> Response:
     name = call.json.get("FriendlyName")
     if not name:
         raise InvalidRequest("FriendlyName is required.", param="FriendlyName")
-    sid = "VA" + sha256(f"{call.caller.team.record.id}/{name}".encode()).hexdigest()[:32]
+    sid = "VA" + sha256(f"{call.team_id}/{name}".encode()).hexdigest()[:32]
     return json_response(_service(call, sid, name), 201)
 
 
@@ -183,14 +183,10 @@ def _verification_json(call: Call, verification: VerificationRow) -> dict[str, A
         ],
         "date_created": iso_time(verification.created_at),
         "date_updated": iso_time(times[-1]),
-        "url": _url(call, f"/Verifications/{verification.id}"),
+        "url": f"{call.context.base_url}{VERIFY}/{call.params['service']}/Verifications/{verification.id}",
     }
 
 
 def _sent_times(verification: VerificationRow) -> list[int]:
     """Return the times at which the code was sent."""
     return [verification.created_at, *map(int, verification.resent.split())]
-
-
-def _url(call: Call, rest: str) -> str:
-    return f"{call.context.base_url}{VERIFY}/{call.params['service']}{rest}"
