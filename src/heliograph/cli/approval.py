@@ -47,13 +47,11 @@ def list_(settings: Settings, as_json: bool) -> None:
 
 def _list_pending(setup: Setup) -> list[PendingApproval]:
     drafts = [draft.template for draft in template_approvals.list_pending(setup)]
+    layout_list = layout_drafts.list_pending(setup)
     return [
         *(PendingApproval(item.id, item.team, item.text) for item in pending_senders(setup)),
         *(PendingApproval(item.id, item.team, f"Use the {item.channel} template {item.name}") for item in drafts),
-        *(
-            PendingApproval(item.id, item.team, f"Use the layout {item.name}")
-            for item in layout_drafts.list_pending(setup)
-        ),
+        *(PendingApproval(item.id, item.team, f"Use the layout {item.name}") for item in layout_list),
     ]
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
-from heliograph.cli.options import JSON_OPTION, STORE_FLAGS, TEAM_OPTION, DefaultShowGroup, with_settings, with_store
+from heliograph.cli.options import JSON_OPTION, STORE_FLAGS, TEAM_OPTION, DefaultGroup, with_settings, with_store
 from heliograph.cli.printing import print_result
 from heliograph.domain.limits import SECOND_MS
 from heliograph.manage.audit import to_record
@@ -18,13 +18,7 @@ DAY_OR_TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"])
 PAGE = 500  # entries per query
 
 
-class DefaultExportGroup(DefaultShowGroup):
-    """A group whose default command is `export`."""
-
-    default_command = "export"
-
-
-@click.group(cls=DefaultExportGroup)
+@click.group(cls=DefaultGroup, default_command="export")
 def audit() -> None:
     """Export the audit log (the default), print the head of its hash chain, or check a recorded head.
 
@@ -77,14 +71,11 @@ def head(settings: Settings, as_json: bool) -> None:
     \b
     heliograph audit head
     """
-    chain_end = with_store(settings, "Reading", lambda store: store.audit.head())
-    if chain_end is None:
+    newest = with_store(settings, "Reading", lambda store: store.audit.head())
+    if newest is None:
         raise click.ClickException("the newest audit log entries were removed: run heliograph doctor for details")
-    print_result(
-        as_json,
-        {"position": chain_end.position, "hash": chain_end.link},
-        f"{chain_end.position} {chain_end.link}".strip(),
-    )
+    fields = {"position": newest.position, "hash": newest.link}
+    print_result(as_json, fields, f"{newest.position} {newest.link}".strip())
 
 
 @audit.command()

@@ -3,7 +3,7 @@
 import click
 import msgspec
 
-from heliograph.cli.options import JSON_OPTION, STORE_FLAGS, DefaultShowGroup, with_settings, with_store
+from heliograph.cli.options import JSON_OPTION, STORE_FLAGS, DefaultGroup, with_settings, with_store
 from heliograph.cli.printing import print_list as show_list
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.delivery.circuit import Circuit, circuit_health
@@ -38,7 +38,7 @@ class CarrierSummary(msgspec.Struct, frozen=True, kw_only=True):
     last_hour: LastHour
 
 
-@click.group(cls=DefaultShowGroup)
+@click.group(cls=DefaultGroup)
 def carriers() -> None:
     """Show, enable, disable and prioritize carriers.
 

@@ -8,20 +8,21 @@ from typing import Any, TypeVar
 import click
 
 from heliograph.bootstrap import sqlite_path
-from heliograph.cli.options import JSON_OPTION, progress, readable_errors, with_settings, without_password
+from heliograph.cli.options import (
+    JSON_OPTION,
+    parse_cell_name,
+    progress,
+    readable_errors,
+    with_settings,
+    without_password,
+)
 from heliograph.cli.printing import print_list, print_result
-from heliograph.domain.setup.cells import basic_pattern, is_cell_name
+from heliograph.domain.setup.cells import basic_pattern
 from heliograph.settings import Settings
 from heliograph.storage.engine.cells import CellError, CellStatus, add_cell, find_cell, move_cell, read_cells
 from heliograph.storage.engine.migrate import schema_files
 
 T = TypeVar("T")
-
-
-def _parse_name(text: str) -> str:
-    if not is_cell_name(text):
-        raise click.BadParameter(f"{text!r} is not a name such as cell_01: small letters, digits and _")
-    return text
 
 
 def _parse_node(text: str) -> tuple[str, int]:
@@ -31,7 +32,7 @@ def _parse_node(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-NAME_ARGUMENT = click.argument("name", metavar="CELL", type=_parse_name)
+NAME_ARGUMENT = click.argument("name", metavar="CELL", type=parse_cell_name)
 
 
 @click.group()

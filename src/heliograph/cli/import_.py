@@ -9,7 +9,7 @@ import msgspec
 
 from heliograph.app import make_domains, served_calls
 from heliograph.bootstrap import make_secrets
-from heliograph.cli.options import JSON_OPTION, STORE_FLAGS, DefaultShowGroup, with_settings, with_store
+from heliograph.cli.options import JSON_OPTION, STORE_FLAGS, DefaultGroup, with_settings, with_store
 from heliograph.cli.printing import print_result
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.exports.check import ImportTarget, Incompatibility, find_problems
@@ -26,12 +26,6 @@ from heliograph.storage.store import Store
 T = TypeVar("T")
 
 
-class DefaultRunGroup(DefaultShowGroup):
-    """A click group whose default command is `run`."""
-
-    default_command = "run"
-
-
 SERVICE_ARGUMENT = click.argument("service", metavar="SERVICE", type=click.Choice(list(CONVERTER_BY_SERVICE)))
 FILES_ARGUMENT = click.argument(
     "files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -39,7 +33,7 @@ FILES_ARGUMENT = click.argument(
 TEAM_OPTION = click.option("--team", required=True, metavar="TEAM", help="The team's id, team_….")
 
 
-@click.group(cls=DefaultRunGroup)
+@click.group(cls=DefaultGroup, default_command="run")
 def import_() -> None:
     """Import data from another service, or check first what would break.
 

@@ -7,12 +7,11 @@ import click
 import msgspec
 
 from heliograph.bootstrap import make_secrets
-from heliograph.cli.options import JSON_OPTION, STORE_FLAGS, TEAM_OPTION, with_settings, with_store
+from heliograph.cli.options import JSON_OPTION, STORE_FLAGS, TEAM_OPTION, parse_cell_name, with_settings, with_store
 from heliograph.cli.printing import print_list, print_result
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.mail.address import normalize_domain
 from heliograph.domain.refusals import Refusal
-from heliograph.domain.setup.cells import is_cell_name
 from heliograph.domain.setup.key_restrictions import parse_restrictions
 from heliograph.domain.setup.keys import public_id
 from heliograph.domain.setup.records import KeyRestrictions, Scope
@@ -27,12 +26,6 @@ from heliograph.web.bodies import parse_json
 ID_ARGUMENT = click.argument("key_or_id", metavar="TOKEN_OR_PUBLIC_ID")
 
 
-def _check_cell(_: click.Context, __: click.Parameter, text: str) -> str:
-    if text and not is_cell_name(text):
-        raise click.BadParameter(f"{text!r} is not a name such as cell_01: small letters, digits and _")
-    return text
-
-
 @click.group()
 def key() -> None:
     """Create, list, rotate and revoke API keys.
@@ -43,13 +36,13 @@ def key() -> None:
 
 @key.command()
 @click.option("--hook", is_flag=True, help="Print a hook's secret, v1,whsec_….")
-@click.option("--cell", metavar="CELL", default="", callback=_check_cell, help="Cell of the key. Default: none.")
-def mint(hook: bool, cell: str) -> None:
+@click.option("--cell", metavar="CELL", type=parse_cell_name, help="Cell of the key. Default: none.")
+def mint(hook: bool, cell: str | None) -> None:
     """Generate a token and print it without storing it.
 
     For a setup file (token = "hk_…") or a secret store. Example: heliograph key mint
     """
-    click.echo(new_token(Clock().random_bytes, cell, hook=hook))
+    click.echo(new_token(Clock().random_bytes, cell or "", hook=hook))
 
 
 @key.command()

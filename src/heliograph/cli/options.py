@@ -24,6 +24,7 @@ from heliograph.bootstrap import (
 )
 from heliograph.data_folder import read_database_numbers
 from heliograph.domain.refusals import Refusal
+from heliograph.domain.setup.cells import is_cell_name
 from heliograph.domain.setup.setup_file import SetupError
 from heliograph.domain.setup.snapshot import Setup
 from heliograph.runtime.tracing import TracingError
@@ -46,16 +47,18 @@ USER_ERRORS = (BadSetting, SetupError, ForeignSchema, WrongSecret, TracingError,
 DATABASE_ERRORS = (StoreUnavailable, apsw.Error, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
-class DefaultShowGroup(click.Group):
-    """A click group whose default command is `show`."""
+class DefaultGroup(click.Group):
+    """A click group with a command that runs if none is named."""
 
-    default_command = "show"
+    def __init__(self, *args: Any, default_command: str = "show", **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._default_command = default_command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         has_command = {*self.commands, *ctx.help_option_names}.issuperset(args[:1]) and args
         # Shell completion also parses the unfinished name of a command
         is_complete = has_command or ctx.resilient_parsing
-        return super().parse_args(ctx, args if is_complete else [self.default_command, *args])
+        return super().parse_args(ctx, args if is_complete else [self._default_command, *args])
 
 
 def with_settings(*flags: str, several_cells: bool = False, **defaults: str) -> Callable[[Command], Command]:
@@ -110,6 +113,12 @@ def _check_one_cell(settings: Settings) -> None:
             f"this command works on one cell, and the settings have several. Set HELIOGRAPH_CELL={settings.cells[0]}, "
             f"or another of {', '.join(settings.cells)}"
         )
+
+
+def parse_cell_name(text: str) -> str:
+    if not is_cell_name(text):
+        raise click.BadParameter(f"{text!r} is not a name such as cell_01: small letters, digits and _")
+    return text
 
 
 def without_password(database: str) -> str:

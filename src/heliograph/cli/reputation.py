@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from heliograph.cli.options import JSON_OPTION, STORE_FLAGS, DefaultShowGroup, with_settings, with_store
+from heliograph.cli.options import JSON_OPTION, STORE_FLAGS, DefaultGroup, with_settings, with_store
 from heliograph.cli.printing import print_list as show_list
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.ids import timestamp
@@ -17,7 +17,7 @@ from heliograph.storage.store import Store
 ReputationRow = tuple[Team, Reputation | None, Counts]
 
 
-@click.group(cls=DefaultShowGroup)
+@click.group(cls=DefaultGroup)
 def reputation() -> None:
     """Show bounce and complaint rates of each team, and resume paused teams.
 

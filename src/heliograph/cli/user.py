@@ -47,10 +47,8 @@ def add(
     heliograph user add eve@example.com --operator --read-only
     heliograph user add bob@example.com --team team_acme --role viewer
     """
-    new_person, instance_role = (
-        NewPerson(email=email, name=name or ""),
-        people.choose_instance_role(operator, read_only),
-    )
+    new_person = NewPerson(email=email, name=name or "")
+    instance_role = people.choose_instance_role(operator, read_only)
 
     async def invite(store: Store) -> Invitation:
         return await people.add_or_invite(
@@ -173,16 +171,19 @@ def list_(settings: Settings, as_json: bool) -> None:
         summaries = list[UserSummary]()
         while rows := await store.people.list_rows(after=summaries[-1].email if summaries else "", limit=500):
             for row in rows:
-                last_seen = timestamp(row.seen_at) if row.seen_at else None
-                fields = {"email": row.email, "name": row.name, "operator": bool(row.operator), "last_seen": last_seen}
-                fields["read_only"] = bool(row.observer)
-                sign_in_methods = {"password": bool(row.has_password), "code": bool(row.has_totp)}
                 invitations = await store.people.list_invitations(row.id)
-                memberships = {
-                    "roles": await store.people.get_roles(row.id),
-                    "invited": [f"{role} of {team}" if team else role for team, role in invitations.items()],
-                }
-                summaries.append(msgspec.convert({**fields, **sign_in_methods, **memberships}, UserSummary))
+                summary = UserSummary(
+                    email=row.email,
+                    name=row.name,
+                    operator=bool(row.operator),
+                    read_only=bool(row.observer),
+                    roles=await store.people.get_roles(row.id),
+                    invited=[f"{role} of {team}" if team else role for team, role in invitations.items()],
+                    password=bool(row.has_password),
+                    code=bool(row.has_totp),
+                    last_seen=timestamp(row.seen_at) if row.seen_at else None,
+                )
+                summaries.append(summary)
         return summaries
 
     summaries = with_store(settings, "Reading", read_summaries)

@@ -22,7 +22,7 @@ from heliograph.bootstrap import (
     wal_fault,
     wal_size,
 )
-from heliograph.cli.checks.findings import Finding, Level, Site, fail, ok, warn
+from heliograph.cli.checks.findings import Finding, Site, fail, ok, warn
 from heliograph.cli.checks.machine import nearest_existing
 from heliograph.cli.options import DATABASE_ERRORS, without_password
 from heliograph.data_folder import NO_KNOWN_SECRET
@@ -220,7 +220,7 @@ async def check_database_location(site: Site) -> list[Finding]:
         site.postgres = dict(await connection.fetchrow(POSTGRES_QUERY))
     finally:
         connection.terminate()
-    return list(check_postgres(settings, site.postgres))
+    return check_postgres(settings, site.postgres)
 
 
 async def check_citus(site: Site) -> list[Finding]:
@@ -238,80 +238,47 @@ async def check_citus(site: Site) -> list[Finding]:
         cell = await read_cell(connection)
     finally:
         connection.terminate()
-    return list(citus_findings(cell))
+    return citus_findings(cell)
 
 
-def citus_findings(cell: Cell) -> Iterator[Finding]:
-    server = cell.settings
-    faults: list[tuple[bool, Level, str, str]] = [
-        (
-            "citus" not in server.get("shared_preload_libraries", ""),
-            "FAIL",
-            "Citus is not preloaded",
-            "shared_preload_libraries = 'citus', first in the list, and a restart",
-        ),
-        (
-            server.get("wal_level") != "logical",
-            "warn",
-            "wal_level is not logical: no cell can be moved under load",
-            "wal_level = logical on every node",
-        ),
-        (
-            server.get("citus.enable_schema_based_sharding") != "on",
-            "warn",
-            "citus.enable_schema_based_sharding is off: a new schema stays on the coordinator",
-            "ALTER DATABASE … SET citus.enable_schema_based_sharding TO on",
-        ),
-        *(
-            (
-                int(server[name]) < minimum,
-                "warn",
-                f"{name} is {server[name]}: moving a cell may need {minimum}",
-                f"{name} = {minimum} or more on every node",
-            )
-            for name, minimum in CITUS_MINIMA.items()
-            if name in server
-        ),
-        (
-            cell.node is None,
-            "warn",
-            f"the schema {cell.schema or 'of the URL'} is not distributed",
-            "create the schema with citus.enable_schema_based_sharding on, before the first migration",
-        ),
-    ]
-    findings = [Finding("", level, message, fix) for is_wrong, level, message, fix in faults if is_wrong]
-    yield from findings or [ok(f"the cell {cell.schema} is on {cell.node}")]
+def citus_findings(cell: Cell) -> list[Finding]:
+    server, findings = cell.settings, list[Finding]()
+    if "citus" not in server.get("shared_preload_libraries", ""):
+        fix = "shared_preload_libraries = 'citus', first in the list, and a restart"
+        findings.append(fail("Citus is not preloaded", fix))
+    if server.get("wal_level") != "logical":
+        message = "wal_level is not logical: no cell can be moved under load"
+        findings.append(warn(message, "wal_level = logical on every node"))
+    if server.get("citus.enable_schema_based_sharding") != "on":
+        message = "citus.enable_schema_based_sharding is off: a new schema stays on the coordinator"
+        findings.append(warn(message, "ALTER DATABASE … SET citus.enable_schema_based_sharding TO on"))
+    for name, minimum in CITUS_MINIMA.items():
+        if name in server and int(server[name]) < minimum:
+            message = f"{name} is {server[name]}: moving a cell may need {minimum}"
+            findings.append(warn(message, f"{name} = {minimum} or more on every node"))
+    if cell.node is None:
+        fix = "create the schema with citus.enable_schema_based_sharding on, before the first migration"
+        findings.append(warn(f"the schema {cell.schema or 'of the URL'} is not distributed", fix))
+    return findings or [ok(f"the cell {cell.schema} is on {cell.node}")]
 
 
-def check_postgres(settings: Settings, server: dict[str, Any]) -> Iterator[Finding]:
+def check_postgres(settings: Settings, server: dict[str, Any]) -> list[Finding]:
     """Check PostgreSQL's version and settings. Those that could lose accepted messages count as failures."""
-    needed, encoding = settings.processes * (settings.database_pool + 1), server["encoding"]
-    faults: list[tuple[bool, Level, str, str]] = [
-        (server["version"] < POSTGRES_MIN, "FAIL", "PostgreSQL is older than version 13", "upgrade it"),
-        (server["standby"], "FAIL", "the server is a standby and read-only", "use the primary, or list all hosts"),
-        (server["fsync"] != "on", "FAIL", "fsync is off: a crash loses accepted messages", "fsync = on"),
-        (
-            server["full_page_writes"] != "on",
-            "FAIL",
-            "full_page_writes is off: a crash may destroy tables",
-            "set it on",
-        ),
-        (encoding != "UTF8", "FAIL", f"the database encoding is {encoding}", "CREATE DATABASE … ENCODING UTF8"),
-        (
-            not server["may_create"],
-            "FAIL",
-            "this user cannot create tables",
-            "GRANT CREATE ON SCHEMA public TO the user",
-        ),
-        (
-            server["connections"] < needed + 3,  # the server reserves three connections for superusers
-            "warn",
-            f"max_connections is {server['connections']}, {settings.processes} processes may use {needed}",
-            "raise max_connections, or lower HELIOGRAPH_DATABASE_POOL or --processes",
-        ),
+    encoding = server["encoding"]
+    faults = [
+        (server["version"] < POSTGRES_MIN, fail("PostgreSQL is older than version 13", "upgrade it")),
+        (server["standby"], fail("the server is a standby and read-only", "use the primary, or list all hosts")),
+        (server["fsync"] != "on", fail("fsync is off: a crash loses accepted messages", "fsync = on")),
+        (server["full_page_writes"] != "on", fail("full_page_writes is off: a crash may destroy tables", "set it on")),
+        (encoding != "UTF8", fail(f"the database encoding is {encoding}", "CREATE DATABASE … ENCODING UTF8")),
+        (not server["may_create"], fail("this user cannot create tables", "GRANT CREATE ON SCHEMA public TO the user")),
     ]
-    findings = [Finding("", level, message, fix) for is_wrong, level, message, fix in faults if is_wrong]
-    yield from findings or [ok(f"PostgreSQL {server['version'] // 10000} is configured correctly")]
+    findings = [finding for is_wrong, finding in faults if is_wrong]
+    needed = settings.processes * (settings.database_pool + 1)
+    if server["connections"] < needed + 3:  # the server reserves three connections for superusers
+        message = f"max_connections is {server['connections']}, {settings.processes} processes may use {needed}"
+        findings.append(warn(message, "raise max_connections, or lower HELIOGRAPH_DATABASE_POOL or --processes"))
+    return findings or [ok(f"PostgreSQL {server['version'] // 10000} is configured correctly")]
 
 
 def check_database_clock(site: Site) -> list[Finding]:
