@@ -9,7 +9,6 @@ from heliograph.domain.field_docs import TIME, ChannelName, CreatedAt, Id, Recor
 from heliograph.domain.ids import timestamp
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.sending.approvals import ApprovalStatus
-from heliograph.domain.setup.records import Channel
 from heliograph.domain.text import LINE_MAX
 from heliograph.manage import approvals
 from heliograph.storage.approvals import NEWEST, Approval
@@ -74,12 +73,11 @@ def _read_decider(call: Call) -> str:
 
 
 def _to_record(call: Call, approval: Approval) -> ApprovalRecord:
-    channel: Channel = approval.channel
     return ApprovalRecord(
         id=approval.id,
         message_id=approval.message_id,
         team_id=call.context.store.setup.current.teams_by_ref[approval.team].record.id,
-        channel=channel,
+        channel=approval.channel,
         created_at=timestamp(approval.created_at),
         expires_at=timestamp(approval.expires_at),
         status=approval.status,

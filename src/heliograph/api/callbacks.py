@@ -39,7 +39,7 @@ async def callback(call: Call) -> Response:
         method=request.method,
         url=context.base_url + request.path + ("?" + query if query else ""),
         query=request.unchecked_query(),
-        headers={name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()},
+        headers=request.decoded_headers(),
         body=b"",
         now=context.clock.now(),
         client=request.address,

@@ -15,5 +15,5 @@ QUERY = (
 
 async def read(call: Call) -> Response:
     query = call.query()
-    domain = call.management.domains.get_of_team(call.caller.team.record.id, call.params["id"])
+    domain = call.management.domains.get_of_team(call.team_id, call.params["id"])
     return json_response(await read_domain_reports(call.context.store, domain, query.get("from"), query.get("to")))

@@ -108,10 +108,9 @@ async def read(call: Call) -> Response:
 
 async def create(call: Call) -> Response:
     request = to_request(call.json, DomainRequest)
-    team = call.caller.team.record.id
     created = await call.management.domains.add(
         call.actor,
-        team,
+        call.team_id,
         request.name,
         request.brand or "",
         method=request.dkim,
@@ -133,7 +132,7 @@ async def check(call: Call) -> Response:
 
 
 def _find_domain(call: Call) -> Domain:
-    return call.management.domains.get_of_team(call.caller.team.record.id, call.params["id"])
+    return call.management.domains.get_of_team(call.team_id, call.params["id"])
 
 
 async def _view(call: Call, domain: Domain) -> DomainView:

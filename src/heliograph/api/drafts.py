@@ -119,7 +119,7 @@ class DraftEndpoints(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     async def create(self, call: Call) -> Response:
         to_request(call.json, self.create_request)
         id_, fields = call.context.clock.new_id(PREFIXES[self.kind]), self._request_fields(call)
-        await self.save(call, self.make_base(id_, _team_id(call), fields.get("name") or id_), fields, True)
+        await self.save(call, self.make_base(id_, call.team_id, fields.get("name") or id_), fields, True)
         return await self._respond(call, self._find_record(call, id_), 201)
 
     async def change(self, call: Call) -> Response:
@@ -129,7 +129,7 @@ class DraftEndpoints(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
         return await self._respond(call, self._find_record(call))
 
     async def submit(self, call: Call) -> Response:
-        await self.use_cases.submit(call.context.store, call.actor, _team_id(call), call.params["id"])
+        await self.use_cases.submit(call.context.store, call.actor, call.team_id, call.params["id"])
         return await self._respond(call, self._find_record(call))
 
     async def archive(self, call: Call) -> Response:
@@ -161,7 +161,7 @@ class DraftEndpoints(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
         return {name: value for name, value in call.json.items() if value is not None or name in self.removable}
 
     def _find_record(self, call: Call, id_: str | None = None) -> R:
-        return self.use_cases.get(call.context.store.setup.current, _team_id(call), id_ or call.params["id"])
+        return self.use_cases.get(call.context.store.setup.current, call.team_id, id_ or call.params["id"])
 
     def _total_size(self, call: Call, record: R) -> int:
         proposed = self.use_cases.draft_or_current(call.context.store.setup.current, record)
@@ -184,7 +184,3 @@ class DraftEndpoints(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
 async def _list_response(call: Call, octets: int, has_more: bool, records: Callable[[], list[Any]]) -> Response:
     await call.reserve_memory(octets)
     return await large_json_response(octets, lambda: {"object": "list", "has_more": has_more, "data": records()})
-
-
-def _team_id(call: Call) -> str:
-    return call.caller.team.record.id

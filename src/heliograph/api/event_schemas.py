@@ -176,7 +176,8 @@ def event_components() -> dict[str, Schema]:
     for name in EVENT_TYPES:
         data = _merge([parts[struct] for struct in STRUCTS_BY_TYPE[name]])
         if RecipientChange in STRUCTS_BY_TYPE[name] and name != DELAYED:
-            data["properties"]["status"] = {"description": "The recipient's new state.", "const": _state(name)}
+            state = name.partition(".")[2]
+            data["properties"]["status"] = {"description": "The recipient's new state.", "const": state}
         components[_data_name(name)] = {"title": _data_name(name), **data}
         components[event_schema_name(name)] = {
             **envelope,
@@ -223,10 +224,6 @@ class EventSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 async def read_schema(_: Call) -> Response:
     return json_response(event_schema())
-
-
-def _state(type_: str) -> str:
-    return type_.partition(".")[2]
 
 
 def _data_name(type_: str) -> str:

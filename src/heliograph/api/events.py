@@ -6,12 +6,12 @@ import msgspec
 
 from heliograph.api.call import Call
 from heliograph.domain.events import EVENT_TYPES, event_body
-from heliograph.domain.field_docs import CreatedAt, HasMore, Id, ObjectName, Records, Sandbox, describe, with_example
+from heliograph.domain.field_docs import CreatedAt, Id, Records, Sandbox, describe, with_example
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.text import quoted
 from heliograph.storage.events import UnknownEvent
 from heliograph.texts.explain import with_explanation
-from heliograph.web.paging import page_response, read_after, read_limit
+from heliograph.web.paging import ListPage, page_response, read_after, read_limit
 from heliograph.web.read_budget import run_large
 from heliograph.web.request import Response
 from heliograph.web.route import QueryParam
@@ -49,9 +49,7 @@ class PublishedEvent(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
-class PublishedEventList(msgspec.Struct, frozen=True, kw_only=True):
-    object: ObjectName = "list"
-    has_more: HasMore
+class PublishedEventList(ListPage, frozen=True, kw_only=True):
     data: Records[PublishedEvent]
 
 

@@ -56,7 +56,7 @@ class KeyList(ListPage, frozen=True, kw_only=True):
 
 
 async def list_all(call: Call) -> Response:
-    return await list_of_team(call, call.caller.team.record.id)
+    return await list_of_team(call, call.team_id)
 
 
 async def list_of_team(call: Call, team: str) -> Response:
@@ -70,7 +70,7 @@ async def list_of_team(call: Call, team: str) -> Response:
 
 
 async def create(call: Call) -> Response:
-    return await create_in_team(call, call.caller.team.record.id)
+    return await create_in_team(call, call.team_id)
 
 
 async def create_in_team(call: Call, team: str) -> Response:
@@ -91,13 +91,13 @@ async def create_in_team(call: Call, team: str) -> Response:
 
 
 async def rotate(call: Call) -> Response:
-    team = call.caller.team.record.id
+    team = call.team_id
     created = await keys.rotate(call.context.store, call.actor, call.params["id"], team, call.management.encrypt)
     return json_response(_to_new_record(call, created))
 
 
 async def revoke(call: Call) -> Response:
-    return await revoke_in_team(call, call.params["id"], call.caller.team.record.id)
+    return await revoke_in_team(call, call.params["id"], call.team_id)
 
 
 async def revoke_in_team(call: Call, id_: str, team: str) -> Response:

@@ -39,32 +39,23 @@ ID_KIND_BY_RESOURCE = {
     "teams": "team",
     "approvals": "approval",
 }
+_ADDRESS = {"schema": {"type": "string", **EMAIL}, "description": "The email address.", "example": "ada@example.com"}
+_KEY_ID = {
+    "schema": {"type": "string", "pattern": f"^{PUBLIC_ID.pattern}$"},
+    "description": "The key's public id: the part of its token between `hk_` and the last `_`.",
+    "example": "4fTzQ8kW1b",
+}
+# path parameter, or first path segment after /v1/ → its schema
 PATH_PARAMETERS: dict[str, Schema] = {
-    "suppressions": {
-        "schema": {"type": "string", **EMAIL},
-        "description": "The email address.",
-        "example": "ada@example.com",
-    },
+    "suppressions": _ADDRESS,
     "opt-outs": {
         "schema": {"type": "string", "pattern": r"^\+[0-9]{7,15}$"},
         "description": "The phone number, in E.164.",
         "example": "+4915112345678",
     },
-    "unsubscribes": {
-        "schema": {"type": "string", **EMAIL},
-        "description": "The email address.",
-        "example": "ada@example.com",
-    },
-    "keys": {
-        "schema": {"type": "string", "pattern": f"^{PUBLIC_ID.pattern}$"},
-        "description": "The key's public id: the part of its token between `hk_` and the last `_`.",
-        "example": "4fTzQ8kW1b",
-    },
-    "key_id": {
-        "schema": {"type": "string", "pattern": f"^{PUBLIC_ID.pattern}$"},
-        "description": "The key's public id: the part of its token between `hk_` and the last `_`.",
-        "example": "4fTzQ8kW1b",
-    },
+    "unsubscribes": _ADDRESS,
+    "keys": _KEY_ID,
+    "key_id": _KEY_ID,
     "person_id": {
         "schema": {"type": "string", "pattern": "^usr_[0-9A-Z]{26}$"},
         "description": "Id of the person, beginning with `usr_`.",
@@ -236,13 +227,10 @@ def _path_value(route: Route, name: str) -> Schema:
     if resource_of(route) not in ID_KIND_BY_RESOURCE:
         return PATH_PARAMETERS[resource_of(route)]
     kind = ID_KIND_BY_RESOURCE[resource_of(route)]
-    prefix = PREFIXES[kind]
-    schema = {"type": "string", "pattern": id_pattern(kind)}
-    description = f"Id, beginning with `{prefix}`."
     return {
-        "schema": schema,
-        "description": description,
-        "example": EXAMPLE_ID_BY_KIND.get(kind, prefix + EXAMPLE_ULID),
+        "schema": {"type": "string", "pattern": id_pattern(kind)},
+        "description": f"Id, beginning with `{PREFIXES[kind]}`.",
+        "example": EXAMPLE_ID_BY_KIND.get(kind, PREFIXES[kind] + EXAMPLE_ULID),
     }
 
 
@@ -256,8 +244,7 @@ def _responses(route: Route, routes: list[Route]) -> Schema:
         )
         success_content = {"application/json": schema}
     success = _response(route, route.status, route.summary, success_content)
-    links = _links(route, routes)
-    if links:
+    if links := _links(route, routes):
         success["links"] = links
     responses = {str(route.status): success}
     if route.preview is not None:
@@ -320,11 +307,8 @@ def _links(route: Route, routes: list[Route]) -> Schema:
     for other in routes:
         segment = other.path.removeprefix(f"{route.path}/").split("/")[0]
         if segment.startswith("{"):
-            name = segment[1:-1]
-            links[operation_id(other)] = {
-                "operationId": operation_id(other),
-                "parameters": {name: f"$response.body#/{name}"},
-            }
+            name, target = segment[1:-1], operation_id(other)
+            links[target] = {"operationId": target, "parameters": {name: f"$response.body#/{name}"}}
     return links
 
 

@@ -165,12 +165,8 @@ class Docs:
         for group, names in GUIDES.items():
             lines += ["", f"## {group}", ""]
             lines += [f"- [{read_guide(name).title}]({base}/guides/{name}): {names[name]}" for name in names]
-        lines += [
-            "",
-            "## API",
-            "",
-            f"- [OpenAPI document]({self._base_url}/openapi.json): every endpoint, for programs",
-        ]
+        lines += ["", "## API", ""]
+        lines += [f"- [OpenAPI document]({self._base_url}/openapi.json): every endpoint, for programs"]
         lines += [f"- [Error codes]({base}/errors): every code, its meaning and what to do"]
         lines += [f"- [{route.name}]({base}/api/{id_}): {route.summary}" for id_, route in self._routes.items()]
         return "\n".join(lines) + "\n"
@@ -187,11 +183,8 @@ class Docs:
         terms, exact = query.lower().split(), query.lower().strip()
 
         def rank(hit: DocsHit) -> tuple[bool, bool, int]:
-            return (
-                hit.title.lower() != exact,
-                not _contains_all(terms, hit.title, hit.about),
-                RANK_BY_KIND.get(hit.kind, 2),
-            )
+            in_title_or_about = _contains_all(terms, hit.title, hit.about)
+            return hit.title.lower() != exact, not in_title_or_about, RANK_BY_KIND.get(hit.kind, 2)
 
         hits = [
             hit
@@ -256,11 +249,9 @@ class Docs:
         yield "Body", important or optional
         yield "Optional", optional if important else []
         titles = {"path": "Path", "query": "Query parameters", "header": "Headers"}
+        parameters = operation["parameters"]
         for location, title in titles.items():
-            yield (
-                title,
-                [_parameter_row(parameter) for parameter in operation["parameters"] if parameter["in"] == location],
-            )
+            yield title, [_parameter_row(parameter) for parameter in parameters if parameter["in"] == location]
         yield f"Response ({route.status})", self._rows(route.answer)
         yield "Response of a dry run (200)", self._rows(route.preview)
 
@@ -389,12 +380,8 @@ def _limit_sentences(schema: Schema) -> Iterator[str]:
     for variant in schema.get("anyOf", [schema]):
         items = variant.get("items", {})
         if "maxLength" in variant:
-            minimum = variant.get("minLength", 0)
-            yield (
-                f"{minimum} to {variant['maxLength']} characters."
-                if minimum
-                else f"At most {variant['maxLength']} characters."
-            )
+            minimum = variant.get("minLength")
+            yield f"{f'{minimum} to' if minimum else 'At most'} {variant['maxLength']} characters."
         if "maxItems" in variant:
             yield f"At most {variant['maxItems']}."
         if "minimum" in variant and "maximum" in variant:

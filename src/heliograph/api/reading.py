@@ -322,7 +322,7 @@ def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
         if channel == "email":
             record.setdefault("reply_to_addresses", [record["reply_to"]] if record["reply_to"] else [])
         record["simulated"] = bool(simulated) and all(
-            recipient.simulated for recipient in recipients if recipient.status not in ("queued", "sending")
+            recipient.simulated for recipient in recipients if recipient.status not in UNFINISHED_STATES
         )
         record |= {"recipients": recipients, "events": events, "held": _message_held(recipients)}
         return Response(200, msgspec.json.encode(record), record_id=id_)
@@ -477,13 +477,10 @@ def _held(detail_json: str) -> HeldView | None:
 
 def _message_held(recipients: Sequence[RecipientView]) -> HeldView | None:
     """Return the hold that ends first, if all unfinished recipients are held; None otherwise."""
-    unfinished = [recipient.held for recipient in recipients if recipient.status in UNFINISHED_STATES]
-    recipient_holds = [held for held in unfinished if held]
-    return (
-        min(recipient_holds, key=lambda held: held.until)
-        if recipient_holds and len(recipient_holds) == len(unfinished)
-        else None
-    )
+    holds = [recipient.held for recipient in recipients if recipient.status in UNFINISHED_STATES]
+    if None in holds:
+        return None
+    return min(filter(None, holds), key=lambda hold: hold.until, default=None)
 
 
 def _recipient_explanation(

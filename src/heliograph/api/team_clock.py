@@ -54,7 +54,7 @@ async def advance(call: Call) -> Response:
 
 
 def _record(call: Call) -> TestClockRecord:
-    team = call.context.store.setup.current.teams[call.caller.team.record.id]
+    team = call.context.store.setup.current.teams[call.team_id]
     clock = require_test_clock(team)
     return TestClockRecord(
         now=timestamp(call.context.clock.team_now(team.record.ref)),

@@ -20,7 +20,6 @@ async def receive(call: Call) -> Response:
     if not hooks or call.read_body is None:
         raise NotFound(f"Nothing is served at this address. {NotFound.fix}")
     body = await call.read_body()
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in call.request.headers.items()}
-    secrets = call.management.webhooks.secrets_of(hooks[0])
+    headers, secrets = call.request.decoded_headers(), call.management.webhooks.secrets_of(hooks[0])
     result = msgspec.json.encode(receipt_report(secrets, headers, body, context.clock.now() // SECOND_MS))
     return Response(200, msgspec.json.format(result, indent=2))  # indented for people

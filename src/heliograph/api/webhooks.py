@@ -59,7 +59,7 @@ class DeliveryList(ListPage, frozen=True, kw_only=True):
 
 
 async def create(call: Call) -> Response:
-    created = await call.management.webhooks.create(call.actor, _team_id(call), to_request(call.json, WebhookRequest))
+    created = await call.management.webhooks.create(call.actor, call.team_id, to_request(call.json, WebhookRequest))
     return json_response(to_new_record(created.webhook, created.secret, call.context.clock.team_now(call.team)), 201)
 
 
@@ -72,51 +72,43 @@ async def list_all(call: Call) -> Response:
 
 
 async def read(call: Call) -> Response:
-    return json_response(
-        to_record(
-            call.management.webhooks.find(_team_id(call), call.params["id"]), call.context.clock.team_now(call.team)
-        )
-    )
+    hook = call.management.webhooks.find(call.team_id, call.params["id"])
+    return json_response(to_record(hook, call.context.clock.team_now(call.team)))
 
 
 async def change(call: Call) -> Response:
     changes = to_request(call.json, WebhookChange)
-    hook = await call.management.webhooks.change(call.actor, _team_id(call), call.params["id"], changes)
+    hook = await call.management.webhooks.change(call.actor, call.team_id, call.params["id"], changes)
     return json_response(to_record(hook, call.context.clock.team_now(call.team)))
 
 
 async def delete(call: Call) -> Response:
-    await call.management.webhooks.remove(call.actor, _team_id(call), call.params["id"])
+    await call.management.webhooks.remove(call.actor, call.team_id, call.params["id"])
     return json_response(DeletedWebhook(id=call.params["id"]))
 
 
 async def rotate(call: Call) -> Response:
-    created = await call.management.webhooks.rotate(call.actor, _team_id(call), call.params["id"])
+    created = await call.management.webhooks.rotate(call.actor, call.team_id, call.params["id"])
     return json_response(to_new_record(created.webhook, created.secret, call.context.clock.team_now(call.team)))
 
 
 async def test(call: Call) -> Response:
-    event = await call.management.webhooks.test(call.actor, _team_id(call), call.params["id"])
+    event = await call.management.webhooks.test(call.actor, call.team_id, call.params["id"])
     return json_response(TestEvent(id=event), 202)
 
 
 async def replay(call: Call) -> Response:
     request = to_request(call.json, ReplayRequest)
     selection, param = _parse_selection(request), "event_ids" if request.event_id is None else "event_id"
-    count = await call.management.webhooks.replay(call.actor, _team_id(call), call.params["id"], selection, param)
+    count = await call.management.webhooks.replay(call.actor, call.team_id, call.params["id"], selection, param)
     return json_response(Replay(count=count), 202)
 
 
 async def list_deliveries(call: Call) -> Response:
     query = call.query()
     limit, after = read_limit(query), read_after(query, "event")
-    return page_response(
-        await call.management.webhooks.deliveries(_team_id(call), call.params["id"], after, limit), limit
-    )
-
-
-def _team_id(call: Call) -> str:
-    return call.caller.team.record.id
+    deliveries = await call.management.webhooks.deliveries(call.team_id, call.params["id"], after, limit)
+    return page_response(deliveries, limit)
 
 
 def _parse_selection(request: ReplayRequest) -> ReplaySelection:
