@@ -14,7 +14,7 @@ from heliograph.domain.refusals import (
 from heliograph.inbound.report_service import handle_callback
 from heliograph.web.request import Response
 
-CALLBACK_MAX = MIB  # Meta sends many statuses in one request
+CALLBACK_MAX = MIB  # large, because Meta sends many statuses in one request
 
 REFUSAL_BY_STATUS: dict[int, type[Refusal]] = {
     401: InvalidSignature,

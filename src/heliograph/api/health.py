@@ -78,7 +78,7 @@ async def _render_metrics(context: Context) -> bytes:
 
 
 async def _collect_gauges(context: Context) -> ScrapeGauges:
-    """Return gauges measured now, from the database and the machine. A failed query only omits its own gauges."""
+    """Return gauges measured now, from the database and the machine. If a query fails, only its gauges are missing."""
     families, store = ScrapeGauges(), context.store
     now, carriers = context.clock.now(), store.setup.current.carriers
     ready, queues, backlog, last_callbacks, rates = await asyncio.gather(

@@ -155,7 +155,7 @@ def _refine_schema(schema: Schema, is_response: bool) -> Schema:
 
 
 def _refine_property(base: Schema, is_response: bool) -> Schema:
-    """Return the schema of a field, with its limits in each alternative but null."""
+    """Return the schema of a field, in which each alternative except null has the field's limits."""
     limits = {key: value for key, value in base.items() if key not in ANNOTATION_KEYS}
     if base.get("fixed"):
         limits["const"] = base["default"]

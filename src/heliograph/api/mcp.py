@@ -22,7 +22,7 @@ from heliograph.web.route import Route
 from heliograph.web.status import status_of
 
 PATH = "/mcp"
-# protocol versions that have streamable HTTP, and begin with `initialize`
+# protocol versions with streamable HTTP, in which the first request is `initialize`
 PROTOCOL_VERSIONS = ("2025-03-26", "2025-06-18", "2025-11-25")
 VERSION_HEADER = "MCP-Protocol-Version"
 INITIALIZE = "initialize"
@@ -42,8 +42,6 @@ Readmit = Callable[[Call, str], Awaitable[Call]]
 
 
 class JsonRpcError(Exception):
-    """A JSON-RPC error response."""
-
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
         self.code = code
@@ -223,7 +221,7 @@ def _refusal_content(refusal: Refusal, request_id: str, base_url: str) -> dict[s
 
 
 def _encode_result(id_: Any, result: Any) -> bytes:
-    if isinstance(result, bytes):  # also as text: the protocol requires it, and some clients read only text
+    if isinstance(result, bytes):  # sent also as text: the protocol requires this, and some clients read only the text
         content = [{"type": "text", "text": result.decode()}]
         result = {"content": content, "structuredContent": msgspec.Raw(result), "isError": False}
     return msgspec.json.encode({"jsonrpc": "2.0", "id": id_, "result": result})

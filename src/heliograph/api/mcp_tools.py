@@ -41,8 +41,6 @@ LIST_PATHS = {"email": "/v1/emails", "sms": "/v1/sms", "whatsapp": "/v1/whatsapp
 
 
 class RouteCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call to a route of the API."""
-
     route: Route
     params: dict[str, str] = {}
     query: dict[str, str] = {}

@@ -20,7 +20,7 @@ from heliograph.web.errors import Error, Problem
 from heliograph.web.route import Route
 from heliograph.web.status import status_of
 
-CODES_PER_SHARED_RESPONSE_MAX = 3  # routes rarely have the same error response if it has more codes
+CODES_PER_SHARED_RESPONSE_MAX = 3  # an error response with more codes is rarely the same for two routes
 OCTET_STREAM = "application/octet-stream"  # content type of responses without a struct
 
 # first path segment after /v1/ → kind of its ids
@@ -118,7 +118,7 @@ KEY_ERRORS = (
     r.TeamSuspended,
     r.InsufficientScope,
     r.RateLimitExceeded,
-    r.InvalidRequest,  # at least because of an unknown query parameter
+    r.InvalidRequest,  # every route raises it for an unknown query parameter
     r.ServiceUnavailable,
 )
 BODY_ERRORS = (r.UnsupportedMediaType, r.PayloadTooLarge, r.InvalidJson)

@@ -37,7 +37,7 @@ class FieldRow(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     needed: bool = False
     meaning: str  # first sentence of the description
-    more: str = ""  # the other sentences
+    more: str = ""  # the other sentences of the description
 
     @property
     def root(self) -> str:
@@ -46,8 +46,6 @@ class FieldRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DocsHit(msgspec.Struct, frozen=True):
-    """A search result."""
-
     kind: str
     title: str
     about: str

@@ -311,7 +311,7 @@ def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
             if view.simulated:
                 simulated.add(event.recipient)
             if event.type != "ignored":
-                last_events[event.recipient] = event  # the last one is kept
+                last_events[event.recipient] = event
         recipients = [
             _recipient_view(channel, recipient, last_events.get(recipient.given), simulated)
             for recipient in message.recipients

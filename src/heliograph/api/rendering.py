@@ -119,7 +119,7 @@ def _view(
         price=format_money(price_for(template, country) * count),
         missing=missing,
         unknown=unknown,
-        bounds=_bounds(team.templates[template.id], team, platform, base_url),  # for all languages, so not of `template`
+        bounds=_bounds(team.templates[template.id], team, platform, base_url),  # of all languages, unlike `template`
     )
 
 

@@ -30,7 +30,7 @@ PreviewCall = Callable[[Context, Caller, Any], Awaitable[Any]]
 def send_endpoint(
     send: SendCall, preview: PreviewCall, estimate_size: Callable[[Caller, Any], int] | None = None
 ) -> Callable[[Call], Awaitable[Response]]:
-    """Return a send endpoint. `estimate_size` returns about the bytes of a dry run's response, if it can be large."""
+    """Return a send endpoint. `estimate_size` returns the approximate size of a dry run's response, if this varies."""
 
     async def endpoint(call: Call) -> Response:
         context, caller, request_type = call.context, call.caller, call.route.body

@@ -45,7 +45,7 @@ def add(settings: Settings, name: str, team: str, brand: str | None, as_json: bo
     async def add_domain(domains: Domains) -> list[Record]:
         created = await domains.add(COMMAND_LINE, team, name, brand or "")
         if brand:
-            # Sets the brand of an existing domain as well
+            # `add` does not change the brand of a domain that exists already.
             await domains.set_brand(COMMAND_LINE, created, brand, by_operator=True)
         return await domains.required_records(created.id)
 

@@ -15,7 +15,7 @@ from heliograph.domain.text import quoted
 from heliograph.web.bodies import to_request
 
 _ENTRY = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|[^",])++')  # a comma inside a quoted name does not separate
-_FILE_FIELDS = ("content", "Content", "data")  # fields with the content of a file, which may be empty
+_FILE_FIELDS = ("content", "Content", "data")  # fields with a file's content; a file may be empty
 
 # position in a batch, omitted because each mail has its own response
 _BATCH_POSITION = re.compile(r"messages\[[0-9]+\]\.?")
@@ -56,8 +56,8 @@ def _is_empty(value: Any) -> bool:
 def with_client_field_names(refusal: Refusal, names: Mapping[str, str]) -> str:
     """Return the refusal's message with the other service's field names. `names`: our name → theirs.
 
-    Only replaces names at the beginning of the message, in quotes, and with an underscore, which are not ordinary
-    words.
+    Replaces only names that cannot be ordinary words: at the beginning of the message, in quotes, or with an
+    underscore.
     """
 
     def translate(match: re.Match[str]) -> str:

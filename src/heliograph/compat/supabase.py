@@ -32,7 +32,7 @@ from heliograph.web.route import Route, send_response
 from heliograph.web.status import status_of
 
 PREFIX = "/hooks/supabase"
-RETRY_STATUSES = (429, 500, 503)  # Supabase retries after these
+RETRY_STATUSES = (429, 500, 503)  # Supabase repeats a request that gets one of these
 NOT_SENT_BY_HOOK = (InvalidApiKey, MissingApiKey, NotFound, MethodNotAllowed, PayloadTooLarge)
 
 

@@ -59,7 +59,7 @@ class Usage:
 class ByteBudget:
     def __init__(self, total: int = TOTAL_BYTES, wait_s: float = WAIT_S) -> None:
         self._total = total
-        # Maximum bytes reserved by one team, so also the largest body
+        # maximum bytes reserved by one team, and so also the maximum size of a body
         self.share = max(total // 2, min(total, EMAIL_BODY_MAX))
         self._wait_s = wait_s
         self._total_usage = Usage()

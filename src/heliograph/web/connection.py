@@ -174,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
         version = parser.get_http_version()
         if version not in VERSIONS:
             raise ValueError(NOT_HTTP_MESSAGE)
-        self._headers = []  # trailers must not be added to these
+        self._headers = []  # a new list, because trailers must not be added to the request's headers
         self._reading = request = Request(
             method.decode("ascii"),
             unquote(path) if "%" in path else path,
@@ -186,7 +186,7 @@ class Connection(asyncio.BufferedProtocol):
             keep_alive=version != "1.0" and parser.should_keep_alive() and not parser.should_upgrade(),
             need_more=self._resume_body,
         )
-        # HTTP/1.1 requires exactly one Host (RFC 9112, 3.2): with two, a proxy may have used the other one.
+        # HTTP/1.1 requires exactly one Host header (RFC 9112, 3.2): of two, a proxy and we may not use the same.
         has_two_hosts = len(request.headers) < len(headers) and len(request.values(b"host")) > 1
         if version == "1.1" and (has_two_hosts or not _HOST.fullmatch(request.headers.get(b"host", b""))):
             self._reading = None
@@ -244,7 +244,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._answering is None or self._answering is self._reading:  # nothing earlier is pending
             self._send_refusal(message)
             return
-        if self._reading:  # its body is incomplete
+        if self._reading:  # the body of the last request is incomplete
             self._pipelined.pop()
         self._pending_error = message
         self._pause_reading()

@@ -12,7 +12,7 @@ from heliograph.web.request import Request, Response, accept_quality
 
 FORWARDED_FOR = b"x-forwarded-for"
 
-# Besides the dashboard, paths of requests without an API key, of which only the host name says the cell.
+# Path prefixes of requests without an API key, besides the dashboard's. Only their host name tells the cell.
 KEYLESS_PREFIXES = ("/carriers/", "/unsubscribe/", "/bin/", "/hooks/", "/compat/resend/files/")
 
 RequestHandler = Callable[[Request], Awaitable[Response]]

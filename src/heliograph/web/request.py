@@ -24,7 +24,7 @@ class ClientDisconnected(Exception):
 class Response(msgspec.Struct, frozen=True):
     status: int
     body: bytes
-    headers: Headers = []  # other than content-type, content-length and transfer-encoding
+    headers: Headers = []  # except content-type, content-length and transfer-encoding
     content_type: bytes = b"application/json"
     chunks: AsyncGenerator[bytes, None] | None = None  # streamed instead of `body`; closed if the client disconnects
     record_id: str = ""  # id of the record created or returned, for the request log

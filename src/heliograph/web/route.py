@@ -52,7 +52,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     preview: Any = None  # response type of ?dry_run=true
     # Refresh the setup before the call, because another process may just have changed it.
     needs_fresh_setup: bool = False
-    refusals: tuple[type[Refusal], ...] = ()  # in addition to those of every route
+    refusals: tuple[type[Refusal], ...] = ()  # refusals besides those that every route may raise
     check_key: Callable[[Key], None] | None = None  # further check of the API key, which raises a Refusal
     logs_inner_calls: bool = False  # the route runs other routes, and the request log has those instead of this one
     name: str = ""  # method and path, as the metrics label
@@ -130,7 +130,7 @@ def record_id(value: Any) -> str:
 
 
 def send_response(sent: SendResult[Any], status: int = 202, body: bytes | None = None) -> Response:
-    """Return the response to a send. A replayed one carries Idempotency-Replayed. `body` replaces the stored body."""
+    """Return the response to a send; if replayed, with Idempotency-Replayed. `body` replaces the stored body."""
     content = sent.body if body is None else body
     return Response(status, content, REPLAYED_HEADERS if sent.replayed else [], record_id=sent.id)
 

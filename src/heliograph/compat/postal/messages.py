@@ -19,7 +19,7 @@ from heliograph.web.request import Response
 from heliograph.webhooks.policy.formats.postal import TAG, message_id
 
 PENDING = "Pending"
-# all other states are Sent
+# our state → Postal's status; that of all other states is Sent
 STATUS_BY_STATE = {"queued": PENDING, "sending": PENDING, "bounced": "Bounced", "failed": "HardFail"}
 ATTEMPT_STATUS_BY_STATE = {"delivered": "Sent", "bounced": "Bounced", "failed": "HardFail"}
 # All parts of a message that clients can request; parts that are not stored are empty.
@@ -37,7 +37,7 @@ class PostalMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 async def read(call: Call) -> Response:
     request = parse_request(PostalMessage, call.json)
     message = await _find_message(call, request.id)
-    content = EmailContent(from_name="", from_address="", to=[], subject="")  # deleted by retention
+    content = EmailContent(from_name="", from_address="", to=[], subject="")  # if the content was deleted by retention
     if message.row.content is not None:
         content = await run_large(message.row.size, msgspec.json.decode, message.row.content, type=EmailContent)
     requested = EXPANSIONS if request.expansions is True else request.expansions or ()

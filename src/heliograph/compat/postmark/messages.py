@@ -30,7 +30,7 @@ from heliograph.web.route import json_response, large_json_response
 from heliograph.webhooks.policy.formats.postmark import TAG, bounce_number
 
 QUEUED = "queued"
-STATUS_BY_STATE = {QUEUED: "Queued", "sending": "Processed"}  # all other states are Sent
+STATUS_BY_STATE = {QUEUED: "Queued", "sending": "Processed"}  # Postmark's status; that of all other states is Sent
 EVENT_TYPE_BY_STATUS = {"delivered": "Delivered", "bounced": "Bounced", "complained": "Bounced", "failed": "Bounced"}
 METADATA_PREFIX = "metadata_"
 
@@ -48,7 +48,7 @@ async def list_all(call: Call) -> Response:
 async def read(call: Call) -> Response:
     message = await _find_message(call)
     row = message.row
-    content = EmailContent(from_name="", from_address="", to=[], subject="")  # deleted by retention
+    content = EmailContent(from_name="", from_address="", to=[], subject="")  # if the content was deleted by retention
     if row.content is not None:
         content = await run_large(row.size, msgspec.json.decode, row.content, type=EmailContent)
     return await large_json_response(row.size, lambda: _message_json(row) | _details_json(message, content))

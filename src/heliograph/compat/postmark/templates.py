@@ -95,7 +95,7 @@ async def delete(call: Call) -> Response:
 
 
 async def validate(call: Call) -> Response:
-    """Return each template part's errors and its rendering with the given values, and the missing variables."""
+    """Return the errors of each template part, its rendering with the given values, and suggested values."""
     request = _parse_body(call, PostmarkValidation)
     base = Template(id="tpl_trial", team=call.team_id, channel="email", name="Trial")
     edited = await run_large(parsing_cost(call.json), _apply_edit, base, request)

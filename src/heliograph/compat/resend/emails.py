@@ -180,7 +180,7 @@ def _with_names(value: str | list[str] | None) -> list[str]:
 
 
 def _lower_names(variables: dict[str, Any]) -> dict[str, Any]:
-    """Return the variables with lower-case names: Resend allows capitals, we do not."""
+    """Return the variables with lower-case names, because Resend allows capital letters and we do not."""
     lowered = {name.lower(): _lower_item_names(value) for name, value in variables.items()}
     if len(lowered) < len(variables):
         raise InvalidRequest("A variable occurs twice, in upper and lower case.", param="template")
@@ -279,7 +279,7 @@ async def _find_email(call: Call) -> tuple[MessageRow, EmailContent]:
     row = await store.messages.get_row(call.team, id_, call.reserve_memory) if is_email else None
     if row is None:
         raise MessageNotFound(f"No email {id_[:80]!r}. {MessageNotFound.fix}", param="id")
-    if row.content is None:  # deleted by retention
+    if row.content is None:  # the content was deleted by retention
         return row, EmailContent(from_name="", from_address="", to=[], subject="")
     return row, await run_large(row.size, msgspec.json.decode, row.content, type=EmailContent)
 

@@ -77,7 +77,7 @@ ROUTES = (
 
 
 def check_media_type(request: Request) -> None:
-    """Check the media type, if there is one: clients send none without a body."""
+    """Check the media type if the request has one; clients send none with an empty body."""
     if b"content-type" in request.headers:
         request.check_media_type()
 

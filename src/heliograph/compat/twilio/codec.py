@@ -127,7 +127,7 @@ UNSUPPORTED = {
 def error(refusal: Refusal, request: Request, base_url: str) -> Response:
     """Return a refusal in Twilio's error format.
 
-    Without `type` and `title`: with them, Twilio's libraries would expect another format.
+    The body has no `type` and `title`, because Twilio's libraries would then expect another format.
     """
     status = status_of(type(refusal))
     status, code = CODE_BY_REFUSAL.get(type(refusal), (status, 20000 + status))

@@ -33,7 +33,7 @@ UNSUPPORTED_FIELDS = ("CustomCode", "CustomMessage", "Amount", "Payee", "Templat
 
 
 async def start(call: Call) -> Response:
-    """Start a verification. If one is pending for the number, its code is sent again, as by Twilio."""
+    """Start a verification. If one is pending for the number, send its code again, as Twilio does."""
     form = call.json
     if unsupported := [name for name in UNSUPPORTED_FIELDS if form.get(name)]:
         raise InvalidRequest(
@@ -89,7 +89,8 @@ async def check(call: Call) -> Response:
     if verification.status != "pending":
         raise _finished_error(verification)
     result = await check_verification(call.context, call.caller, verification.id, CheckRequest(code=form.get("Code")))
-    status = "approved" if result.verified else "pending"  # also after the last wrong code; the next attempt gets 429
+    # After the last permitted wrong code, the status is still pending; the next attempt gets 429.
+    status = "approved" if result.verified else "pending"
     return json_response(_verification_json(call, verification) | {"status": status, "valid": result.verified})
 
 
