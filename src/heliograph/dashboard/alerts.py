@@ -21,8 +21,6 @@ SEVERITIES = ("suspended", "paused", "unverified", "low", "simulated")
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """An alert with its badge, text and link."""
-
     status: str  # status label of the badge
     title: str
     link_text: str  # text of the link

@@ -80,7 +80,8 @@ class Dashboard:
         bind_contextvars(request_id=request.id)
         setup = self._store.setup.current
         try:
-            if NOTICE_COOKIE in parse_cookies(request):  # the page shows a change that another process may have made
+            # After a change, the page shows a notice; another process may have made the change.
+            if NOTICE_COOKIE in parse_cookies(request):
                 await self._store.setup.refresh_if_newer(setup)
             page_response, page_request = await self._handle(request)
             is_missing = isinstance(page_response, Page) and page_response.status == 404 and request.method == "GET"
@@ -94,7 +95,7 @@ class Dashboard:
             response = await self._to_response(
                 await self._add_alerts(page_response, page_request), page_request, decisions
             )
-        except Exception:  # a template failed on its values
+        except Exception:  # the page's template could not be rendered
             log.exception("page failed", request_id=request.id, address=request.address)
             response = await self._to_response(_internal_error_page(request), page_request)
         retry_headers: Headers = [(b"retry-after", b"2")] if response.status == 503 else []
@@ -181,7 +182,7 @@ class Dashboard:
             return None
 
     async def _read_form(self, route: PageRoute, page_request: PageRequest) -> PageRequest:
-        """Read the form after the role check. Unexpected content types are rejected before."""
+        """Read the form, after the role check. An unexpected content type is rejected before the body is read."""
         content_type = page_request.http.headers.get(b"content-type", b"").decode("latin-1")
         check_content_type(content_type, route.accepts_files)
         body = await page_request.http.read_body(route.form_max, self._body_budget, page_request.params.get("team", ""))
@@ -190,7 +191,7 @@ class Dashboard:
         return replace(page_request, form=form, files=files)
 
     async def _check_form(self, route: PageRoute, page_request: PageRequest) -> PageResponse | None:
-        """Return the page to show instead of executing the form: its session expired, or the user must confirm."""
+        """Return the page shown instead of executing the form, if its session expired or the user must confirm it."""
         if not self._has_valid_origin(page_request):
             if route.expired_view and page_request.signed_in:
                 return await route.expired_view(page_request)
@@ -232,7 +233,7 @@ class Dashboard:
             return Redirect(f"/dashboard/sign-in?next={quote(page_request.http.path)}")
         if page_request.signed_in.observer:
             return _error_page(403, "You are a read-only operator and can't change anything here.")
-        # the same response, whether the team exists or not
+        # The response does not reveal whether the team exists.
         if "team" in page_request.params and page_request.params["team"] not in page_request.roles:
             return _error_page(404, NOT_FOUND)
         return _error_page(403, "Your role doesn't allow this. Ask an owner of the team.")
@@ -286,7 +287,7 @@ class Dashboard:
             or page_request.http.method != "GET"
         ):
             return []
-        headers = page_request.http.headers  # over plain HTTP, browsers send only Accept
+        headers = page_request.http.headers  # without TLS, browsers send only Accept, not Sec-Fetch-Dest
         if headers.get(b"sec-fetch-dest", b"document") != b"document":
             return []
         if not accept_quality(headers.get(b"accept", b"text/html"), b"text/html"):
@@ -347,10 +348,7 @@ class Dashboard:
     async def _render_page(
         self, size: int, template: str, values: dict[str, Any], reader_time: ReaderTime | None
     ) -> bytes:
-        """Render a large page in a thread, a small page on the event loop.
-
-        Between two small pages, other tasks can run.
-        """
+        """Render a large page in a thread, and small ones on the event loop, which runs other tasks between them."""
         if size > PARSE_IN_THREAD_MIN:
             return await READ_POOL.run(render, template, values, reader_time)
         async with self._render_lock:
@@ -379,7 +377,7 @@ class Dashboard:
 
 
 def _is_portal_url(request: Request) -> bool:
-    """Return whether the URL is a portal's or a link to a portal: there, the dashboard's session is ignored."""
+    """Return whether the URL is of a portal or of a link to one: such requests ignore the dashboard's session."""
     return request.raw_path.startswith(f"{PORTAL}/".encode())
 
 

@@ -52,7 +52,7 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     svg: Markup
-    is_sparse: bool  # True if there is data, but no bucket has enough of it to be drawn
+    is_sparse: bool  # there is data, but no bucket has enough to be drawn
     columns: list[tuple[str, str]]  # (name, CSS class) of each series
     rows: list[tuple[str, list[str]]]  # (bucket name, formatted values), newest first
 
@@ -71,8 +71,8 @@ class Scale(NamedTuple):
 def buckets(span: str, now: int, zone: tzinfo = UTC) -> list[Bucket]:
     """Return the buckets of the last 24 hours, 30 days or 12 months in the reader's time zone.
 
-    The last one is incomplete. Hours are hours in UTC, as in the stored statistics: in a zone with a half-hour offset
-    they begin at half past.
+    The last one is incomplete. Hours begin as in UTC, like those of the stored statistics; in a zone with a half-hour
+    offset they begin at half past.
     """
     unit, label, name, label_interval = BUCKETS_BY_SPAN[span]
     if unit == "hour":
@@ -268,7 +268,7 @@ def _draw_bar(
     rects = Markup("").join(rect.format(*segment_values) for segment_values in segments)
     text = f"{bucket.name}: {caption}"
     tag = Markup("a") if url else Markup("g")
-    # a link's name is its content, but an image needs an aria-label
+    # Screen readers read a link's content, but for an image they need an aria-label.
     attributes = (
         Markup('href="{}"').format(url) if url else Markup('tabindex="0" role="img" aria-label="{}"').format(text)
     )

@@ -43,7 +43,7 @@ MAIL_BY_PURPOSE = {"invite": _invitation_mail, "reset": _reset_mail}
 
 
 def link_terms(request: PageRequest) -> LinkTerms:
-    """Return the terms of a link that this user creates."""
+    """Return whether the user creates links as an operator, and whether links are mailed."""
     return LinkTerms(
         by_operator=request.has_role("operator"), by_mail=not platform_mail.has_only_simulators(request.setup, "email")
     )
@@ -71,7 +71,7 @@ async def mail_or_show(
     if not terms.by_mail:
         return ShownLink(url, purpose, person)
     team = request.team_or_none.record if request.team_or_none else None
-    # the recipient may not know the team, so addresses in its name are removed
+    # The recipient may not know the team, so addresses in the team's name are removed.
     name = remove_linkable_words(team.name)[:NAME_MAX] if team else ""
     mail = MAIL_BY_PURPOSE[purpose](request.setup.platform.brand, name, url)
     try:

@@ -30,7 +30,7 @@ STREAM_START = b"retry: 5000\n\n"
 CHANGED_EVENT = b"event: changed\ndata: .\n\n"
 RECONNECT_EVENT = b"event: done\ndata: again\n\n"  # the client reconnects soon
 ENDED_EVENT = b"event: done\ndata: over\n\n"
-# The client tries again much later, and does not refresh the page until then
+# The client reconnects much later, and does not refresh the page until then.
 REJECTED_EVENT = b"event: done\ndata: full\n\n"
 
 Key = tuple[str, ...]
@@ -66,7 +66,7 @@ class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Live:
-    """The open streams of a process."""
+    """The open server-sent event streams of one process, which tell pages that their content changed."""
 
     def __init__(self) -> None:
         self._open_streams: Counter[Key] = Counter()

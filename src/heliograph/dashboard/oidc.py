@@ -95,10 +95,7 @@ class Provider:
         self._unavailable_until = 0
 
     async def authorization_url(self, state: str, nonce: str, verifier: str, *, reauthenticate: bool = False) -> str:
-        """Return the authorization URL.
-
-        With `reauthenticate`, the provider asks a signed-in user to authenticate again.
-        """
+        """Return the authorization URL. `reauthenticate`: ask the user to authenticate again, even if signed in."""
         discovery = await self._discover()
         params = {
             "response_type": "code",
@@ -136,7 +133,7 @@ class Provider:
         ):
             userinfo = await self._fetch_userinfo(discovery, tokens.access_token, claims["sub"])
             if "email" not in claims:
-                claims.pop("email_verified", None)  # it only applies to the address in the same document
+                claims.pop("email_verified", None)  # the claim applies only to an address in the ID token
             claims = userinfo | claims
         claim_sources = claims.get("_claim_names")
         if isinstance(claim_sources, dict) and self.options.groups_claim in claim_sources.keys() - claims.keys():
@@ -273,7 +270,7 @@ def encode_base64url(octets: bytes) -> str:
 
 
 def _parse_key_set(jwks: Mapping[str, Any]) -> "KeySet":
-    """Return the public signing keys; others and unsupported ones are ignored."""
+    """Return the public signing keys of a JWK set. Keys for other purposes and unsupported keys are ignored."""
     from joserfc.errors import JoseError
     from joserfc.jwk import ECKey, JWKRegistry, KeySet, OKPKey, RSAKey
 
@@ -305,7 +302,7 @@ def _decode_response(status: int, body: bytes, response_type: type[T]) -> T:
         raise ProviderUnavailable(f"the provider responded with status {status}")
     try:
         return msgspec.json.decode(body, type=response_type)
-    # Also if the response was cut because of its length
+    # Also raised if the response was truncated at the maximum length.
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ProviderUnavailable("the provider's response cannot be decoded") from None
 

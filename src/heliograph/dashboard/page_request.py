@@ -134,7 +134,7 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
         return f"{dashboard_links.TEAMS}/{self.team_or_none.record.id}"
 
     def can_open(self, path: str) -> bool:
-        """Return whether this page of the team may be opened: in a portal, only permitted pages may be."""
+        """Return whether this page of the team may be opened. A portal permits only some pages."""
         return self.portal is None or permits_page(self.portal, path)
 
     @property
@@ -244,7 +244,7 @@ PageResponse = Page | Redirect | Download | Stream
 View = Callable[[PageRequest], Awaitable[PageResponse]]
 
 
-# Cached for the newest setup, because every operator page needs it
+# (newest setup, its ids); cached, because every operator page shows their number
 _pending_ids_cache: list[tuple[Setup, list[str]]] = []
 
 

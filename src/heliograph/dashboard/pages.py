@@ -65,17 +65,15 @@ IMPORT_FORM_MAX = 12 * MIB  # bytes; for a suppression list
 
 
 class PageRoute(msgspec.Struct, frozen=True):
-    """A route of the dashboard."""
-
     method: str
     path: str
     view: View
     required_role: RequiredRole
-    # also for suspended teams: pages, and forms that remove something, but not those that prepare a send
+    # whether a suspended team may submit the form: forms that remove something, but not those that prepare a send
     allowed_when_suspended: bool = False
     form_max: int = BODY_MAX  # maximum bytes of the form
     accepts_files: bool = False  # whether the form may contain files
-    # Shows a form again, with the typed values, if it was sent with an expired session
+    # shows a submitted form again, with the typed values, if the session had expired
     expired_view: View | None = None
     is_form: bool = False  # a GET page that consists of a form, so it is only for users who may submit the form
 

@@ -18,7 +18,6 @@ from heliograph.storage.passkeys import Passkey
 CHALLENGE_LIFETIME_MS = 5 * MINUTE_MS  # how long a challenge is valid
 DEFAULT_PORTS = {"https": 443, "http": 80}
 
-
 PASSKEYS_AVAILABLE = find_spec("webauthn") is not None
 
 
@@ -134,7 +133,7 @@ def parse_credential_id(response: str) -> str:
         credential_id = msgspec.json.decode(response, type=Credential).id
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidAssertion(_error_text(error)) from None
-    # PostgreSQL rejects NUL, even in a query parameter
+    # PostgreSQL rejects NUL, even in a query parameter.
     if not (credential_id.isascii() and credential_id.isprintable()):
         raise InvalidAssertion("invalid credential id")
     return credential_id

@@ -1,4 +1,4 @@
-"""Password hashing by argon2id in threads of its own, and the limits of wrong passwords."""
+"""Hashes passwords with argon2id in two threads of its own, and defines limits for wrong passwords."""
 
 from collections.abc import Callable
 from functools import cache
@@ -12,7 +12,7 @@ from heliograph.runtime.threads import ThreadPool
 LENGTH_MIN = 10
 LENGTH_MAX = 200
 ATTEMPTS_MAX = 10  # wrong passwords or codes per account and 15 minutes, from unknown clients
-QUEUE_MAX = 16  # maximum waiting checks of unknown clients, which take one or two seconds together
+QUEUE_MAX = 16  # maximum waiting checks of unknown clients; 16 checks take one or two seconds
 
 T = TypeVar("T")
 
@@ -42,16 +42,13 @@ class PasswordQueue:
 
 
 _unknown_clients = PasswordQueue(QUEUE_MAX)
-# for users with a session, a link, or a known browser or network: unknown clients never delay them
+# A second queue, so that unknown clients never delay users with a session, a link, or a known browser or network.
 _known_clients = PasswordQueue(1000)
 
 
 @cache
 def _dummy_hash() -> str:
-    """Return the hash of a password that no account has.
-
-    It is computed at the first use, because hashing would delay the start.
-    """
+    """Return the hash of a password that no account has; computed at the first use, because hashing is slow."""
     return _hasher.hash("nobody has this password")
 
 
@@ -60,7 +57,7 @@ async def hash_password(password: str) -> str:
 
 
 async def verify_password(hashed: str | None, password: str, *, is_known_client: bool = True) -> bool:
-    """Return whether the password is correct; without an account, the check takes as long.
+    """Return whether the password is correct. Without an account (`hashed` is None), the check takes equally long.
 
     Raises Busy if too many checks of unknown clients are waiting.
     """

@@ -30,7 +30,7 @@ class EventText(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     source: str  # host or carrier that was contacted
     address: str
-    is_remote_reply: bool  # True if the text is the peer's reply, False if ours
+    is_remote_reply: bool  # False: the text is our own
 
 
 class BlockedBy(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class RecipientPageView(msgspec.Struct, frozen=True, kw_only=True):
     at: int  # time of the event that decided the status
     next_at: int | None  # time of the next attempt
     simulated: bool
-    suppression: SuppressionStatus | None  # if the address is on the suppression list now
+    suppression: SuppressionStatus | None  # None unless the address is on the suppression list now
     blocked_by: BlockedBy | None
     steps: list[dict[str, Any]]
 
@@ -61,8 +61,8 @@ class RecipientPageView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        held = self.blocked_by
-        return f"Waiting for our {held.name} {held.id}" if held else self.explanation.title
+        carrier = self.blocked_by
+        return f"Waiting for our {carrier.name} {carrier.id}" if carrier else self.explanation.title
 
     @property
     def is_unreached(self) -> bool:
@@ -175,7 +175,7 @@ class ResendAdvice(msgspec.Struct, frozen=True, kw_only=True):
 
     is_possible: bool = False
     may_succeed: bool = False
-    # Addresses on the suppression list, because of which a send would be refused
+    # addresses on the suppression list, because of which a send would be refused
     suppressed_addresses: tuple[str, ...] = ()
     reason: str = ""  # why resending would not help
 

@@ -1,4 +1,4 @@
-"""One sentence about what a restricted API key may send, and the names of the entries of its lists."""
+"""One sentence about what a restricted API key may send, and labels of the values that its restrictions permit."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,7 +7,7 @@ from heliograph.domain.sending.pricing import format_amount
 from heliograph.domain.setup.key_restrictions import ANY
 from heliograph.domain.setup.records import KeyRestrictions, Template
 
-NAMED_MAX = 3  # more entries of a list are counted
+NAMED_MAX = 3  # if a list has more entries, only their number is shown
 
 
 def describe_restrictions(restrictions: KeyRestrictions, templates: Mapping[str, Template], currency: str) -> str:
@@ -27,7 +27,7 @@ def describe_restrictions(restrictions: KeyRestrictions, templates: Mapping[str,
 
 
 def entry_labels(name: str, entries: Sequence[str], templates: Mapping[str, Template]) -> list[str]:
-    """Return the names of the entries of a list of restrictions, such as the names of templates."""
+    """Return the labels of the values that the restriction `name` permits, such as the names of templates."""
     if name == "channels":
         return ["Any" if entry == ANY else channel_name(entry) for entry in entries]
     if name == "templates":
@@ -49,7 +49,7 @@ def _senders(senders: Sequence[str] | None) -> str:
 
 
 def _patterns(patterns: Sequence[str]) -> list[str]:
-    """Return patterns in words."""
+    """Return a text for each pattern of addresses or phone numbers."""
     if ANY in patterns:
         return ["anyone"]
     texts = []
@@ -82,7 +82,7 @@ def _limits(restrictions: KeyRestrictions, currency: str) -> list[str]:
 
 
 def _join(texts: Sequence[str], noun: str = "") -> str:
-    """Join texts by commas and "and"; with a noun, more than NAMED_MAX are counted."""
+    """Join texts by commas and "and". With a noun, return only the number of texts if they are more than NAMED_MAX."""
     if noun and len(texts) > NAMED_MAX:
         return f"{len(texts)} {noun}"
     return " and ".join(part for part in (", ".join(texts[:-1]), texts[-1]) if part) if texts else ""

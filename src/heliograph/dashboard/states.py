@@ -4,8 +4,6 @@ import msgspec
 
 
 class StateLabel(msgspec.Struct, frozen=True):
-    """Display of a state: label, colour and icon."""
-
     label: str
     kind: str  # good, info, wait, bad; empty if neutral
     icon: str

@@ -14,7 +14,6 @@ RECOVERY_CODE_BYTES = 10
 
 
 def code_at(secret: bytes, step: int) -> str:
-    """Return the six-digit code of a time step."""
     mac = hmac.digest(secret, step.to_bytes(8, "big"), "sha1")
     offset = mac[-1] & 15
     number = int.from_bytes(mac[offset : offset + 4], "big") & 0x7FFFFFFF

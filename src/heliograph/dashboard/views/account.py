@@ -83,7 +83,6 @@ def describe_browser(user_agent: str) -> str:
 
 
 async def load_user(request: PageRequest) -> Person:
-    """Load the account of the signed-in user."""
     person = await request.store.people.get(request.user.person)
     assert person, "a session is deleted with its user"
     return person
@@ -101,7 +100,7 @@ async def show_totp(request: PageRequest) -> PageResponse:
 
 
 async def confirm_totp(request: PageRequest) -> PageResponse:
-    """Enable TOTP after checking a code and the password: in an open session, others could lock the user out."""
+    """Enable TOTP after checking a code and the password: others at an open session could lock the user out."""
     person, encrypted_secret = await load_user(request), request.form.get("sealed", "")
     if person.totp or must_reauthenticate(request, person):
         return Redirect(ACCOUNT)

@@ -73,7 +73,7 @@ async def decide(request: PageRequest) -> PageResponse:
 
 
 async def decide_template(request: PageRequest) -> PageResponse:
-    """Approve the template at the form's prices, or refuse it with a reason."""
+    """Approve the template with the prices entered in the form, or refuse it with the entered reason."""
     team, id_, form = request.team.record.id, request.params["template"], request.form
     revision, approve = form.get("mark", ""), form.get("approve") == "yes"
     try:
@@ -160,7 +160,7 @@ async def _decided_page(request: PageRequest) -> Page:
 
 
 async def live(request: PageRequest) -> PageResponse:
-    """Stream changes of the number of pending requests (for the navigation), or of the requests (`of=list`)."""
+    """Stream changes of the number of pending requests, for the navigation; with `of=list`, of the requests."""
 
     async def read() -> PageVersion:
         return PageVersion({"count": str(request.pending_approvals), "list": _pending_hash(request)})
@@ -242,16 +242,13 @@ def requested_at(item: PendingSender) -> int | None:
 
 
 def _list_prices(request: PageRequest, offer: Template) -> dict[str, int]:
-    """Return the instance's prices by country for the template's channel and currency.
-
-    `*` stands for all other countries.
-    """
+    """Return the instance's prices by country (`*`: all others) for the template's channel and currency."""
     currency = request.setup.teams[offer.team].record.currency
     return request.setup.platform.prices.get(offer.channel, {}).get(currency, {})
 
 
 def _priced_countries(offer: Template, list_prices: dict[str, int]) -> list[tuple[str, str]]:
-    """Return (code, name) of the countries with a price in the template or price list, by name."""
+    """Return (code, name) of the countries with a price in the template or the price list, sorted by name."""
     codes = (offer.prices.keys() | list_prices.keys()) - {"*"}
     return sorted(((code, country_name(code)) for code in codes), key=lambda country: country[1])
 

@@ -54,7 +54,7 @@ async def show(request: PageRequest) -> PageResponse:
 
 
 def _grouped_actions(occurred: Iterable[str], selected: str) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the filter's options by area: actions that occurred, and the selected one."""
+    """Return the options of the filter by area: actions that occur in the log, and the selected action."""
     actions = sorted({*occurred, selected} - {""}, key=action_text)
     groups: dict[str, list[tuple[str, str]]] = {}
     for area, verb in (action.partition(".")[::2] for action in actions):
@@ -66,7 +66,7 @@ def _grouped_actions(occurred: Iterable[str], selected: str) -> list[tuple[str, 
 
 
 async def _list_people(request: PageRequest) -> list[tuple[str, str]]:
-    """Return the people in the filter. Others can be selected by a click on one of their entries."""
+    """Return (id, name) of the people in the filter. Others are selected by a click on one of their entries."""
     if team := _team_id(request):
         return [(person.id, person.name or person.email) for person in await request.store.people.list_members(team)]
     return [

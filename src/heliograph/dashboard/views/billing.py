@@ -16,7 +16,7 @@ from heliograph.domain.text import parse_int
 from heliograph.storage.ledger import Cursor, LedgerEntry
 
 PAGE_SIZE = 50
-NEWEST_SHOWN = 10  # before "All entries"
+NEWEST_SHOWN = 10  # entries shown before the link "All entries"
 MONTHS_SHOWN = 12
 EXPORT_BATCH = 1000  # entries read at once by an export
 COLUMNS = ("time", "kind", "amount", "credit_change", "credit", "currency", "subject")
@@ -81,7 +81,7 @@ async def _list_messages(request: PageRequest, entries: list[LedgerEntry]) -> di
 
 
 def _merge_charges(entries: list[LedgerEntry]) -> list[LedgerEntry]:
-    """Show a message's hold and charge as one charge: the hold changed the credit. The export has both entries."""
+    """Merge the hold and the charge of a message into one charge, because only the hold changed the credit."""
     held_subjects = {entry.subject for entry in entries if entry.kind == "hold"}
     charged_subjects = {entry.subject for entry in entries if entry.kind == "capture"}
     return [

@@ -12,7 +12,7 @@ from heliograph.domain.setup.snapshot import Setup
 from heliograph.storage.complaint_rates import ComplaintRate
 
 DAYS = 30
-# complaints per 1,000 emails below which Google and Yahoo ask senders to stay, and above which they reject mail
+# complaints per 1,000 emails: Google and Yahoo ask senders to stay below the first, and reject mail above the second
 WARNING_PER_MILLE, LIMIT_PER_MILLE = 1, 3
 FULL_SCALE_PER_MILLE = 5
 ROWS_MAX = 100
@@ -75,7 +75,7 @@ def _total(
     key_of: Callable[[ComplaintRate], Hashable],
     fields_of: Callable[[ComplaintRate], dict[str, str]],
 ) -> list[RateRow]:
-    """Return the totals by key, most complaints per email first."""
+    """Return a row with the totals for each key, those with most complaints per email first."""
     groups = defaultdict[Hashable, list[ComplaintRate]](list)
     for rate in rates:
         groups[key_of(rate)].append(rate)

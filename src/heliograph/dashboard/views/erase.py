@@ -20,10 +20,7 @@ async def show(request: PageRequest) -> PageResponse:
 
 
 async def erase(request: PageRequest) -> PageResponse:
-    """Erase an address; asks for confirmation unless `sure` is set.
-
-    A POST, so that the address is not in a URL, which logs contain.
-    """
+    """Erase an address after a confirmation (`sure`). Both steps are POSTs, because URLs are logged."""
     address = request.form.get("address", "").strip()
     try:
         erasing.read_erasable(address)
@@ -55,5 +52,5 @@ def _on_finished(task: "asyncio.Task[int]") -> None:
     _running_tasks.discard(task)
     error = None if task.cancelled() else task.exception()
     if error and not isinstance(error, ErasureBlocked | InvalidRequest):
-        # without the error's text, which may contain the address
+        # The error's text is not logged, because it may contain the address.
         log.error("address erasure incomplete", error=type(error).__name__)

@@ -57,7 +57,7 @@ async def show_event(request: PageRequest) -> PageResponse:
 
 
 def _grouped_types(occurred: Iterable[str], selected: str) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the filter's options by object: event types that occurred, and the selected one."""
+    """Return the options of the filter by object: event types that occur in the feed, and the selected type."""
     names = {*occurred, selected} - {"", "*"}
     groups: dict[str, list[tuple[str, str]]] = {}
     for name in (name for name in SUBSCRIPTION_NAMES if name in names):

@@ -1,4 +1,4 @@
-"""Operators' start page: delivery health, pending work, and the teams, of which those with problems come first."""
+"""Operators' start page: delivery health, pending work, and the teams, those with problems first."""
 
 from collections.abc import Mapping
 
@@ -50,8 +50,6 @@ class HealthTile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TeamHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """A team in the list, with its problems."""
-
     team: Team
     account: Account | None
     stats: TeamTotals

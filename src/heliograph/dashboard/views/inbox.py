@@ -46,8 +46,6 @@ Content = EmailContent | SmsContent | WhatsappContent
 
 
 class CodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A verification code in the inbox."""
-
     verification: CodeRow
     code: str | None = None  # the fixed code of a magic number; None for other numbers, or if no code is valid any more
     text: str = ""
@@ -93,12 +91,11 @@ async def clear(request: PageRequest) -> PageResponse:
 
 
 def list_simulators(request: PageRequest) -> list[str]:
-    """Return the ids of the simulator carriers."""
     return simulator_ids(request.setup.carriers)
 
 
 def _code_view(request: PageRequest, verification: CodeRow) -> CodeView:
-    """Return a code for the inbox. Developers can open its text until the verification ends."""
+    """Return a verification code as the inbox shows it; for developers with its message, while it is pending."""
     if verification.magic:
         return CodeView(verification=verification, code=magic_code(verification.phone))
     if verification.status != "pending" or not request.has_role("developer"):

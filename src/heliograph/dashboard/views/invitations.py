@@ -24,10 +24,7 @@ async def answer(request: PageRequest) -> PageResponse:
 
 
 async def pending_invitations(request: PageRequest) -> dict[str, str]:
-    """Return team → offered role, for invitations that can be answered without a link.
-
-    The empty team is the instance.
-    """
+    """Return team (empty: the instance) → offered role, for invitations that can be answered without a link."""
     person = await request.store.people.get(request.user.person)
     invitations = await request.store.people.list_invitations(person.id) if person and person.proven else {}
     return {team: role for team, role in invitations.items() if not team or team in request.setup.teams}

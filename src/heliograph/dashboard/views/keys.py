@@ -34,7 +34,7 @@ LIMIT_FIELDS: tuple[tuple[LimitName, str, str], ...] = (
     ("per_day", "Recipients per day", "In any 24 hours"),
     ("spend_per_day", "Spend per day", "In any 24 hours"),
 )
-# (value, label) of how a list restricts. The field is `mode_` and the name of the list.
+# (value, label) of how a list restricts; chosen in the form field `mode_` + name of the list
 MODES = (("all", "Any"), ("some", "Only selected"), (NOTHING, "None"))
 # label, placeholder and hint of the text field of a list
 TEXT_FIELDS = {
@@ -100,24 +100,24 @@ def _list_entries(form: dict[str, str], name: str) -> list[str]:
 
 
 def _list_mode(form: dict[str, str], name: str, entries: list[str]) -> str:
-    """Return how a list restricts (MODES); a form without the choice restricts to the entries it has."""
+    """Return how a list restricts (MODES). Without this choice in the form, the list restricts if it has entries."""
     derived = "all" if not entries else NOTHING if entries == [NOTHING] else "some"
     return form.get(f"mode_{name}") or derived
 
 
 class ListField(msgspec.Struct, frozen=True, kw_only=True):
-    """A list of restrictions as the form shows it."""
+    """A restriction whose value is a list, such as the permitted channels, as the form shows it."""
 
     name: str
     label: str
     hint: str
     mode: str  # value of MODES
     boxes: list[tuple[str, str, bool]]  # (entry, label, is ticked)
-    text: str | None = None  # entries without a box; None: has no text field
+    text: str | None = None  # entries without a box; None if the form has no text field for the list
 
 
 def _restriction_fields(request: PageRequest, form: dict[str, str]) -> dict[str, Any]:
-    """Return what the form needs to show the restrictions in it."""
+    """Return the page's values for the part of the form that shows the restrictions."""
     templates = sorted(request.team.templates.values(), key=lambda template: template.name)
     boxes = {
         "channels": {channel: channel_name(channel) for channel in get_args(KeyChannel) if channel != "*"},
@@ -141,7 +141,7 @@ def _restriction_fields(request: PageRequest, form: dict[str, str]) -> dict[str,
                 text=("\n" if name == "recipients" else ", ").join(others) if name in TEXT_FIELDS else None,
             )
         )
-    has_restrictions = any(one.mode != "all" for one in lists) or any(
+    has_restrictions = any(field.mode != "all" for field in lists) or any(
         form.get(name) for name in ("approval", *(name for name, *_ in LIMIT_FIELDS))
     )
     return {

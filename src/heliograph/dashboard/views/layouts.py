@@ -26,7 +26,7 @@ from heliograph.web.read_budget import run_large
 
 PARTS = ("html", "text")
 SESSION_EXPIRED = "This page had expired, so nothing was saved. Your text is still here. Save again."
-# Sample content for previews of a layout.
+# sample content for previews of a layout
 SAMPLE_CONTENT = Template(
     id="tpl_content", team="", channel="email", name="", subject="Sample email",
     html="<h1>Sample email</h1><p>The content of the email appears here.</p>",
@@ -100,7 +100,7 @@ async def save(request: PageRequest) -> PageResponse:
 
 
 async def expired(request: PageRequest) -> PageResponse:
-    """Show a form that was sent with an expired session again, without saving it."""
+    """Show a submitted form again, without saving it, because the session had expired."""
     base = (
         draft_or_current(request.setup, _find_layout(request)) if "layout" in request.params else _new_layout(request)
     )
@@ -192,7 +192,7 @@ async def _editor(
 ) -> Page:
     (layout, _), existing = await _read_layout(base, form), request.team.layouts.get(base.id)
     problems = await run_large(SCAN_COST_FACTOR * total_length(layout), find_layout_problems, layout)
-    # otherwise the iframe shows the saved layout
+    # Without a document, the iframe shows the saved layout.
     document = await _preview_document(request, layout) if request.form or not existing else b""
     values: dict[str, Any] = {
         "base": base,

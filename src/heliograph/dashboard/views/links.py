@@ -25,10 +25,7 @@ async def show(request: PageRequest) -> PageResponse:
 
 
 async def follow(request: PageRequest) -> PageResponse:
-    """Use the link: sign in (demo), create the first operator, accept or decline an invitation, or reset the password.
-
-    Most links require a new password.
-    """
+    """Use the link: sign in (demo), create the first operator, answer an invitation, or reset the password."""
     link, person = await _find_link(request)
     if _is_disabled(request, link):
         raise PageNotFound(PASSWORDS_DISABLED)
@@ -40,7 +37,7 @@ async def follow(request: PageRequest) -> PageResponse:
     if person is None or (_is_verified_account(link, person) and not _is_signed_in(request, person)):
         raise PageNotFound
     if "decline" in request.form and link.team:
-        await people.decline_invitation(request.store, _link_actor(request, person.id), person, link.team)
+        await people.decline_invitation(request.store, _actor_of_link(request, person.id), person, link.team)
         return Redirect(HOME, "Invitation declined.")
     return await _accept(request, link, person)
 
@@ -59,7 +56,7 @@ async def _accept(request: PageRequest, link: Link, person: Person) -> PageRespo
             return await _page(request, link, person, errors)
         hashed = await hash_password(password)
     kept_session = request.signed_in.session if request.signed_in and _is_signed_in(request, person) else ""
-    actor, token = _link_actor(request, person.id), request.params["token"]
+    actor, token = _actor_of_link(request, person.id), request.params["token"]
     accepted = await people.follow_link(request.store, actor, person, token, link.purpose, hashed, kept_session)
     if accepted is None:
         raise PageNotFound
@@ -81,7 +78,7 @@ async def _create_first_operator(request: PageRequest, link: Link) -> PageRespon
         return await _page(request, link, None, field_errors(refusal))
     hashed = await hash_password(password)
     person = await people.follow_first_link(
-        request.store, _link_actor(request), new_person, request.params["token"], hashed
+        request.store, _actor_of_link(request), new_person, request.params["token"], hashed
     )
     if person is None:
         raise PageNotFound(LINK_INVALID)
@@ -89,7 +86,7 @@ async def _create_first_operator(request: PageRequest, link: Link) -> PageRespon
     if not team or request.setup.teams:
         return await start_session(request, person, notice="Welcome.")
     try:
-        created = await teams.create(request.store, _link_actor(request, person.id), {"name": team})
+        created = await teams.create(request.store, _actor_of_link(request, person.id), {"name": team})
     except InvalidRequest as refusal:
         return await start_session(request, person, notice=refusal.message)
     return await start_session(
@@ -117,7 +114,7 @@ async def _find_link(request: PageRequest) -> tuple[Link, Person | None]:
 def _is_disabled(request: PageRequest, link: Link) -> bool:
     """Return whether the link cannot be used because password sign-in is disabled.
 
-    Links created on the command line can: they allow sign-in without the identity provider.
+    Links created on the command line work even then, for sign-in without the identity provider.
     """
     return not request.tools.password_sign_in and bool(link.maker)
 
@@ -130,7 +127,7 @@ def _is_signed_in(request: PageRequest, person: Person) -> bool:
     return request.signed_in is not None and request.signed_in.person == person.id
 
 
-def _link_actor(request: PageRequest, person: str = "") -> Actor:
+def _actor_of_link(request: PageRequest, person: str = "") -> Actor:
     """Return the actor for the audit log: the link's user, who is not signed in yet."""
     return Actor(kind="person", id=person, address=request.client_ip)
 

@@ -60,9 +60,9 @@ def make_subscription(
 
 
 async def stream_url(request: PageRequest, path: str, subscription: Subscription, **query: str) -> str:
-    """Return the URL of the live stream, which contains the page's current version.
+    """Return the URL of the live stream, with the page's current version; call it before reading the page's data.
 
-    Call it before reading the page's data. Empty in a response to a form, whose URL cannot be loaded again by GET.
+    Empty in the response to a submitted form, because the script cannot reload such a page by GET.
     """
     if request.http.method != "GET":
         return ""

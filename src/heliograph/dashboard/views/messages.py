@@ -105,7 +105,6 @@ def _csv_row(message: MessageListRow) -> tuple[str, ...]:
 
 
 def search_text(request: PageRequest) -> str:
-    """Return the search text."""
     return request.query.get("q", "").strip()
 
 
@@ -195,9 +194,9 @@ def parse_filter(request: PageRequest, statuses: tuple[str, ...]) -> tuple[Searc
 
 
 def parse_time(text: str, zone: tzinfo, is_end: bool) -> int | None:
-    """Return the time of a day in the reader's zone, or of a time with or without zone, in ms; None if invalid.
+    """Return a date or time as ms, in the reader's zone unless `text` contains a zone; None if invalid.
 
-    `is_end`: for a day, the start of the next day.
+    `is_end`: return the end of a date, which is the start of the next day.
     """
     try:
         if len(text) == 10:

@@ -54,9 +54,9 @@ async def remove(request: PageRequest) -> PageResponse:
 
 
 def _parse_cursor(text: str) -> OptOutCursor:
-    time, _, phone_and_channel = text.partition("~")
+    time_text, _, phone_and_channel = text.partition("~")
     phone, _, channel = phone_and_channel.partition("~")
-    return FIRST_PAGE if (time_ms := parse_int(time, 15)) is None else OptOutCursor(time_ms, phone, channel)
+    return FIRST_PAGE if (time_ms := parse_int(time_text, 15)) is None else OptOutCursor(time_ms, phone, channel)
 
 
 def _list_url(request: PageRequest) -> str:

@@ -65,10 +65,7 @@ def _refusal_text(refusal: Refusal) -> str:
 
 
 def _sender_address(team: Team) -> str | None:
-    """Return an address at the team's first approved domain.
-
-    None (the platform's sender) without such a domain, and in the sandbox.
-    """
+    """Return an address at the team's first approved domain; None for the platform's sender."""
     domains = [] if team.sandbox else team.approved_domains
     return f"hello@{domains[0].name}" if domains else None
 
@@ -147,7 +144,7 @@ async def show(request: PageRequest, to: str = MAGIC_RECIPIENT, error: str = "")
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """A first step of a new team."""
+    """An item of the checklist for new teams."""
 
     title: str
     text: str
@@ -194,10 +191,7 @@ def _first_steps(request: PageRequest) -> list[Step]:
 
 
 def _period_start(time_buckets: Sequence[Bucket]) -> int:
-    """Return the start of the preceding period of equal length.
-
-    For a year, `start`, as older statistics are deleted.
-    """
+    """Return the start of the preceding period of equal length; for a year, `start`: older counts are deleted."""
     start, end = time_buckets[0].start, time_buckets[-1].end
     return start if end - start > 60 * DAY_MS else start - (end - start)
 

@@ -45,7 +45,6 @@ def file_rows(files: Sequence[FileT]) -> list[tuple[FileT, str, bool]]:
 
 
 def format_size(size: int) -> str:
-    """Format the size of a file."""
     if size < KIB:
         return f"{size} B"
     return f"{size / KIB:.1f} KB" if size < MIB else f"{size / MIB:.1f} MB"

@@ -153,7 +153,7 @@ async def _sign_in_user(
 
 
 async def sign_out(request: PageRequest) -> PageResponse:
-    """Sign out, also at the provider if the user asks: otherwise the browser's next user could sign in again."""
+    """End the session at the provider, because the browser's next user could otherwise sign in as this user."""
     provider = _require_provider(request)
     try:
         logout_url = await provider.logout_url(f"{request.context.base_url}/dashboard/sign-in")

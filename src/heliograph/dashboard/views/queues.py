@@ -137,7 +137,7 @@ def _find_webhook(request: PageRequest, hook: WebhookBacklog) -> Webhook | None:
 
 
 def _parse_letter_key(text: str) -> DeadLetterKey:
-    letter = DeadLetterKey.parse(text)
-    if letter is None:
+    key = DeadLetterKey.parse(text)
+    if key is None:
         raise PageNotFound
-    return letter
+    return key

@@ -44,7 +44,7 @@ FILTERS = ("class", "code", "key", "route", "time")
 async def show(request: PageRequest) -> PageResponse:
     request_id = request.query.get("id", "").strip()
     store, team = request.store.requests, request.team.record.ref
-    # write this process's entries now; those of other processes may be a second late
+    # Write this process's entries now; those of other processes may be a second late.
     await request.context.state.request_log.write(store)
     if request_id and await store.find(team, request_id):
         return Redirect(f"{_log_url(request)}/{request_id}")
@@ -95,7 +95,7 @@ async def show_logged_request(request: PageRequest) -> PageResponse:
     explanation = EXPLANATION_BY_CODE.get(logged.code)
     values: dict[str, Any] = {
         "logged": logged,
-        # without the fix, which is shown separately
+        # The fix is removed from the message, because the page shows it separately.
         "answer": logged.message.removesuffix(explanation["fix"]).strip() if explanation else "",
         "place": _object_page(request, logged),
         "explained": explanation,
@@ -147,7 +147,7 @@ def _parse_filters(filters: dict[str, str], now: int) -> RequestFilter:
 
 
 def _grouped(names: Iterable[str], group_of: Callable[[str], str], selected: str) -> list[tuple[str, list[str]]]:
-    """Return a filter's options by group: those that occur, and the selected one."""
+    """Return the options of a filter by group: names that occur in the request log, and the selected name."""
     groups: dict[str, list[str]] = {}
     for name in sorted({*names, selected} - {""}):
         groups.setdefault(group_of(name), []).append(name)

@@ -35,8 +35,6 @@ HITS_MAX = 5  # maximum hits per kind
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """A search result."""
-
     name: str
     url: str
     icon: str
@@ -55,7 +53,7 @@ class HitGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def show(request: PageRequest) -> PageResponse:
-    # while the user types, a script only requests the hits
+    # While the user types, a script requests only the hits (`part`), not the whole page.
     text, is_partial = search_text(request)[:QUERY_MAX], "part" in request.query
     if text and not is_partial and (object_page := await find_object_page(request, text)):
         return Redirect(object_page)
@@ -159,13 +157,13 @@ async def _search_groups(request: PageRequest, text: str) -> list[HitGroup]:
 
 
 def _matches(needle: str, *texts: str) -> bool:
-    """Return a function that returns whether each word of `needle` occurs in any of its texts."""
+    """Return whether each word of `needle` occurs in one of the texts."""
     haystack = normalize(" ".join(texts))
     return all(word in haystack for word in needle.split())
 
 
 def _page_groups(request: PageRequest, needle: str, hits_max: int | None = None) -> list[HitGroup]:
-    """Return the matching pages of the team, and those of the instance, some of which have the same names."""
+    """Return the matching pages of the team and of the instance in two groups, because some have the same names."""
     pages = [item for item in iter_searchable_pages() if request.can_view(item.required_role)]
     team_pages = [item for item in pages if item.required_role != "operator"]
     operator_pages = [item for item in pages if item.required_role == "operator"]

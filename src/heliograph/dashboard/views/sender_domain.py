@@ -47,8 +47,6 @@ PLATFORM_DOMAIN_URL = operator_page("domain")
 
 
 class RecordRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A DNS record in the table."""
-
     record: Record
     name: str  # relative to the zone
     priority: str  # priority of an MX record; empty for other types
@@ -157,7 +155,7 @@ async def rotate(request: PageRequest) -> PageResponse:
 
 
 async def set_dkim(request: PageRequest) -> PageResponse:
-    """Publish the domain's keys by CNAME records, or again by TXT records."""
+    """Change how the domain's keys are published: by CNAME or by TXT records."""
     domain, method = find_domain(request), _dkim_method(request)
     try:
         await _domains(request).add(request.actor, request.team.record.id, domain.name, method=method)
@@ -221,10 +219,7 @@ def _domains(request: PageRequest) -> Domains:
 
 
 async def find_own_domain(request: PageRequest) -> Domain:
-    """Return the team's domain; on an operator page, the domain of the platform's sender.
-
-    If a team has verified the platform's domain, the team's domain is returned.
-    """
+    """Return the team's domain; on an operator page, that of the platform's sender, which may belong to a team."""
     if request.team_or_none:
         return find_domain(request)
     await _domains(request).ensure_keys(_domains(request).platform_domain_name)
@@ -236,11 +231,11 @@ def domain_url(request: PageRequest, domain: Domain) -> str:
 
 
 def _domain_subscription(request: PageRequest, domain: Domain) -> Subscription:
-    async def words() -> dict[str, str]:
+    async def read_tokens() -> dict[str, str]:
         check_state = await request.store.domain_checks.get(domain.id)
         return {"check_results": f"{check_state.checked_at}-{check_state.next_at}"}
 
-    return make_subscription(request, "domain", domain.id, words, ("check_results", "setup"))
+    return make_subscription(request, "domain", domain.id, read_tokens, ("check_results", "setup"))
 
 
 def _selected_zone(request: PageRequest, domain: Domain, check_results: DomainStatus) -> str:

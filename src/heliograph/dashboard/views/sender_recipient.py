@@ -23,7 +23,6 @@ from heliograph.manage import platform_mail, recipients
 
 
 async def send_code(request: PageRequest) -> PageResponse:
-    """Send a code to the new recipient."""
     if not request.team.sandbox:
         raise PageNotFound
     try:
@@ -48,7 +47,7 @@ async def show(request: PageRequest) -> PageResponse:
 
 
 async def confirm(request: PageRequest) -> PageResponse:
-    """Add the recipient if the code is correct."""
+    """Add the recipient to the team's verified recipients if the code entered is correct."""
     form, context, team = request.form, request.context, request.team.record
     address, limits = _parse_address(request, form), {f"recipient code {team.id}": recipients.CODE_ATTEMPTS_MAX}
     if await request.store.attempt_limiter.record_attempt(limits, context.clock.now()):

@@ -14,7 +14,7 @@ from heliograph.storage.retention import DELIVERIES_RETENTION_MS
 
 DELIVERIES_KEPT_DAYS = DELIVERIES_RETENTION_MS // DAY_MS
 HOUR_S = 3600
-SETTLE_S = 3.0  # longest wait for the test clock to arrive
+SETTLE_S = 3.0  # maximum wait until the test clock has moved
 POLL_S = 0.05
 RETENTION_FIELDS = ("keep_content_days", "keep_messages_days")
 

@@ -16,9 +16,9 @@ from heliograph.domain.mail.address import parse_address
 from heliograph.domain.network.client_address import client_network
 from heliograph.encryption import DecryptionError
 
-# Wrong attempts per network, for all accounts together, because an office may share one address
+# maximum wrong attempts per network, for all accounts together, because an office may share one address
 NETWORK_ATTEMPTS_MAX = 100
-# Wrong attempts per account, from a browser or network from which the user signed in before
+# maximum wrong attempts per account, from a browser or network from which the user signed in before
 KNOWN_CLIENT_ATTEMPTS_MAX = 20
 DEVICE_COOKIE = "heliograph_device"  # identifies a browser from which the user signed in before
 DEVICE_LIFETIME_S = 180 * 24 * 3600
@@ -71,7 +71,7 @@ async def sign_in(request: PageRequest) -> PageResponse:
 
 
 async def _check_second_factor(request: PageRequest) -> PageResponse:
-    """Check the second factor. A ticket identifies the user, whose password was correct.
+    """Check the second factor. The form's ticket identifies the user, who has entered the correct password.
 
     A ticket allows one attempt, and is invalid after a change of the password. After a wrong code, the user gets a new
     ticket with the remaining lifetime.
@@ -116,8 +116,8 @@ def sign_in_page(
 class SignInAttempt(msgspec.Struct, frozen=True):
     """A counted sign-in attempt, which is not allowed if `limiter_keys` is empty."""
 
-    limiter_keys: tuple[str, ...]  # keys by which the attempt was counted; empty if no attempt is allowed now
-    limit_error: str = ""  # shown instead of other errors, so that it does not reveal which clients are known
+    limiter_keys: tuple[str, ...]  # keys by which the attempt was counted
+    limit_error: str = ""  # shown instead of other errors, so that responses do not reveal which clients are known
     is_known_client: bool = False
 
 

@@ -22,8 +22,6 @@ REQUESTS_SHOWN = 5  # number of recent requests shown
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
-    """A sample API request."""
-
     id: str  # id in the URL
     title: str
     hint: str = ""
@@ -131,5 +129,5 @@ def find_template(request: PageRequest, channel: str) -> Template | None:
 
 
 def code_snippet(language: str, url: str, body: dict[str, Any]) -> str:
-    """Return code that needs only standard software. `language`: a key of LANGUAGES."""
+    """Return code that runs without installing packages. `language`: a key of LANGUAGES."""
     return snippets.snippet("urllib" if language == "python" else language, "POST", url, body)

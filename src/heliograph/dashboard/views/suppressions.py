@@ -154,14 +154,14 @@ async def show(request: PageRequest) -> PageResponse:
 
 
 def normalize_search(text: str) -> str:
-    """Return a normalized part of an address, because the list has normalized addresses."""
+    """Return the search text, which may be part of an address, normalized like the addresses of the list."""
     address = parse_address(text)
     return address.normal if address else text.lower()
 
 
 def _parse_cursor(text: str) -> PageCursor:
-    time, _, address = text.partition("~")
-    return FIRST_PAGE if (time_ms := parse_int(time, 15)) is None else PageCursor(time_ms, address)
+    time_text, _, address = text.partition("~")
+    return FIRST_PAGE if (time_ms := parse_int(time_text, 15)) is None else PageCursor(time_ms, address)
 
 
 def _list_url(request: PageRequest) -> str:

@@ -45,7 +45,7 @@ async def discard(request: PageRequest) -> PageResponse:
 
 
 async def approve(request: PageRequest) -> PageResponse:
-    """Approve an SMS or WhatsApp template at the form's prices, or an email template, which needs no price."""
+    """Approve the template. For SMS and WhatsApp, the form contains its prices; an email template needs none."""
     form = request.form
     revision, prices, is_free_template = form.get("mark", ""), price_fields(form), is_free(form)
     try:

@@ -75,7 +75,7 @@ async def save(request: PageRequest) -> PageResponse:
 
 
 async def expired(request: PageRequest) -> PageResponse:
-    """Show a form that was sent with an expired session again, without saving it."""
+    """Show a submitted form again, without saving it, because the session had expired."""
     try:
         base = _find_editable(request) if "template" in request.params else _new_template(request)
     except Refusal as refusal:
@@ -114,7 +114,7 @@ async def _save(request: PageRequest, base: Template, base_revision: str | None)
         trial = await try_on_recent_sends(request, edited.template) if is_live else None
         return await _editor(request, base, request.form, variables, trial=trial)
     errors, is_publishing = edited.errors, request.form.get("do") != "draft"
-    # before publishing, show new variables, which sends must then have; a draft is saved at once
+    # Before publishing, show the new variables, because each send must then contain them. A draft is saved at once.
     if not errors and edited.added_variables and is_publishing:
         variables += [
             replace(variable, example=guess_value(variable.name))
@@ -154,7 +154,6 @@ async def _add_locale(request: PageRequest, base: Template, variables: list[Vari
 
 
 def _draft_redirect(request: PageRequest, id_: str, added_names: list[str]) -> Redirect:
-    """Redirect to the editor after a draft was saved."""
     notice = "Draft saved."
     if added_names:
         notice += (
@@ -184,10 +183,7 @@ async def _editor(
     differences: list[Difference] | None = None,
     trial: TrialReport | None = None,
 ) -> Page:
-    """Show the editor with the values of `form` and `variables`.
-
-    `other_edit` and `differences` describe a save conflict.
-    """
+    """Show the editor with the values of `form` and `variables`. `other_edit` and `differences`: of a save conflict."""
     live_template = request.team.templates.get(base.id)
     draft = find_draft(request.setup, base.id)
     is_submitted = bool(request.form)
@@ -269,7 +265,7 @@ def _preview_args(
     )
     guesses = {name: guess_value(name) for name in edited.added_variables}
     template = replace(template, examples=guesses | template.examples)
-    # while the user types, an empty field is not an error yet
+    # While the user types, an empty field is not an error yet.
     errors = {field: text for field, text in edited.errors.items() if request.form.get(field, field).strip()}
     return template, {} if errors_shown else errors, request.form.get("shown") or None
 

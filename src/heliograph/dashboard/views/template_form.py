@@ -25,8 +25,6 @@ _WHOLE_NUMBER = re.compile("[0-9]{1,9}")
 
 
 class VariableRow(msgspec.Struct, frozen=True):
-    """A declared variable in the form."""
-
     name: str
     optional: bool = False
     example: str = ""
@@ -35,10 +33,7 @@ class VariableRow(msgspec.Struct, frozen=True):
     max_items: str = ""  # maximum number of items of a list
 
     def declaration(self) -> dict[str, Any]:
-        """Return the declaration in setup-file format.
-
-        An invalid number remains text, so that validation reports it.
-        """
+        """Return the declaration as in a setup file. An invalid number remains text, so that validation reports it."""
         fields = self.fields.replace(",", " ").split()
         table: dict[str, Any] = {"name": self.name, **({"list": fields} if fields else {})}
         numbers = {"max_length": self.length, **({"max": self.max_items} if fields else {})}
@@ -101,7 +96,7 @@ def form_variables(form: dict[str, str]) -> list[VariableRow]:
 def template_fields(form: dict[str, str], channel: Channel, *, with_prices: bool) -> dict[str, Any]:
     """Return the template's fields as in a setup file; an empty part is None."""
     variables = form_variables(form)
-    # browsers submit CR LF line ends
+    # Browsers submit line ends as CR LF.
     fields: dict[str, Any] = {part: _normalize_newlines(form, part) or None for part in PARTS[channel]}
     if tags := list_locales(form):  # removes languages whose parts are all empty
         parts_by_tag = {tag: _translated_parts(form, tag, channel) for tag in tags}

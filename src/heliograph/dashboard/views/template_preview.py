@@ -75,7 +75,7 @@ def preview_values(
 ) -> dict[str, Any]:
     brand = default_brand_values(team, setup.platform)
     layout = team.layouts.get(template.layout or "")
-    # segments are counted below
+    # The preview shows the number of segments, so the warning about more segments is omitted.
     problems = [problem for problem in find_problems(template, layout) if problem.code != "more_segments"]
     template = localize(template, locale)
     example_variables = example_values(template, mark_name) if template.channel == "email" else example_values(template)

@@ -18,7 +18,6 @@ class LastEdit(msgspec.Struct, frozen=True):
 
 
 def find_template(request: PageRequest) -> Template:
-    """Return the template in the path."""
     return get(request.setup, request.team.record.id, request.params["template"])
 
 

@@ -16,7 +16,7 @@ from heliograph.templates.policy.template_approvals import find_draft
 from heliograph.templates.policy.template_edit import sandbox_with_draft
 from heliograph.templates.policy.values import required_names
 
-FORM_FIELDS = ("to", "from")  # errors of all other fields are shown above the form
+FORM_FIELDS = ("to", "from")  # fields that show their own errors; errors of all others are shown above the form
 
 
 async def send(request: PageRequest) -> PageResponse:

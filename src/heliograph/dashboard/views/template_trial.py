@@ -1,7 +1,4 @@
-"""Renders a template's draft with the variables of its recent sends, to show what would change.
-
-Stores and sends nothing.
-"""
+"""Renders a template's draft with the variables of its recent sends, to show what would change; sends nothing."""
 
 import asyncio
 from typing import Any
@@ -40,22 +37,22 @@ class TrialReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def try_on_recent_sends(request: PageRequest, draft: Template) -> TrialReport:
-    """Return what the draft would change in recent sends of its template.
+    """Return how the draft would change its template's recent sends.
 
-    Their number, size and the time are limited.
+    At most SENDS_MAX messages, OCTETS_MAX bytes and TIME_MAX_S seconds are spent on this.
     """
     team, live = request.team.record.ref, request.team.templates[draft.id]
     search = Search(limit=SENDS_MAX, template_id=draft.id, channel=draft.channel)
     rows = list((await request.store.messages.search(team, search)).rows)
     loop = asyncio.get_running_loop()
-    deadline, remaining, tried = loop.time() + TIME_MAX_S, OCTETS_MAX, list[tuple[Any, Trial]]()
+    deadline, octets_left, tried = loop.time() + TIME_MAX_S, OCTETS_MAX, list[tuple[Any, Trial]]()
     for row in rows:
-        if loop.time() > deadline or remaining <= 0:
+        if loop.time() > deadline or octets_left <= 0:
             break
         message = await request.store.messages.get_row(team, row.id, request.reserve_memory)
         if message is None or message.content is None:
             continue
-        remaining -= message.size
+        octets_left -= message.size
         trial = await run_large(message.size + estimate_octets(draft, ()), _try_on, request, draft, live, message)
         if trial:
             tried.append((row, trial))

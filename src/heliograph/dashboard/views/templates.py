@@ -32,7 +32,7 @@ async def index(request: PageRequest) -> PageResponse:
         and _has_status(request, template, status)
         and _matches_search(template, search_text)
     ]
-    # after the last template of the previous page, which may have been deleted
+    # The page begins after the last template of the previous page, even if that was deleted.
     name, _, id_ = after.rpartition("/")
     matching = [template for template in matching if _sort_key(template) > (name, id_)]
     drafts = {
@@ -132,10 +132,7 @@ def _shared_values(
 
 
 def _list_languages(template: Template) -> list[tuple[str, str]]:
-    """Return (locale, label) of each language; the default comes first, with an empty locale.
-
-    Empty if there is only one.
-    """
+    """Return (locale, label) of each language, first the default with an empty locale; empty if there is no other."""
     return [("", template.locale), *((tag, tag) for tag in sorted(template.locales))] if template.locales else []
 
 

@@ -56,9 +56,11 @@ async def remove(request: PageRequest) -> PageResponse:
 
 
 def _parse_cursor(text: str) -> UnsubscribeCursor:
-    time, _, category_and_address = text.partition("~")
+    time_text, _, category_and_address = text.partition("~")
     category, _, address = category_and_address.partition("~")
-    return FIRST_PAGE if (time_ms := parse_int(time, 15)) is None else UnsubscribeCursor(time_ms, address, category)
+    return (
+        FIRST_PAGE if (time_ms := parse_int(time_text, 15)) is None else UnsubscribeCursor(time_ms, address, category)
+    )
 
 
 def _list_url(request: PageRequest) -> str:

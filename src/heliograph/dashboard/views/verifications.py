@@ -12,7 +12,6 @@ from heliograph.domain.setup.records import Key
 from heliograph.storage.search.message_search import SearchPage, VerificationRow
 
 STATUSES = ("pending", "verified", "expired", "exhausted", "failed")
-
 STATUS_OPTIONS = [("", "Any status"), *((status, state_label(status).label) for status in STATUSES)]
 
 

@@ -29,7 +29,7 @@ from heliograph.webhooks.service import WebhookChange, WebhookRequest, Webhooks
 from heliograph.webhooks.store import REPLAY_MAX, ReplaySelection, StoredDelivery
 
 PAGE_SIZE = 25
-# ends of names of headers whose values are hidden
+# ends of the names of headers whose values are hidden
 HIDDEN_HEADER_SUFFIXES = ("signature", "signature-256", "signature-kid", "authorization")
 FIELDS = ("url", "events", "description", "format")
 GROUP_NAMES = {
@@ -48,8 +48,6 @@ EXAMPLE_URL = "http://localhost:3000/hook"
 
 
 class WebhookRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A webhook in the list."""
-
     record: Webhook
     failing_since: int | None
 
@@ -192,6 +190,7 @@ async def show_delivery(request: PageRequest) -> PageResponse:
 
 async def _find_delivery(request: PageRequest, webhook: Webhook, event_id: str) -> StoredDelivery | None:
     """Return the delivery of this event to the webhook; None if not found."""
+    # The list contains events with smaller ids than this, newest first, so it begins with the event.
     deliveries = await request.store.deliveries.list_page(webhook.id, event_id + "!", 1)
     return deliveries[0] if deliveries and deliveries[0].event == event_id else None
 
@@ -272,7 +271,7 @@ def _form(
         "groups": {
             group: (GROUP_NAMES.get(group, group), types)
             for group, types in TYPES_BY_GROUP.items()
-            # always delivered
+            # Events about the webhook are always delivered, so they are offered only if already selected.
             if group != "webhook" or any(name.startswith("webhook.") for name in form)
         },
         "formats": FORMAT_NAMES,
