@@ -12,9 +12,8 @@ from heliograph.domain.mail.reputation import Reputation, describe_rates
 from heliograph.domain.sending.pricing import Account, month_of
 from heliograph.domain.setup.records import Team
 from heliograph.domain.setup.snapshot import Setup
-from heliograph.texts.dashboard_links import OPERATOR as HERE
-from heliograph.texts.dashboard_links import operator_page as place_of
-from heliograph.texts.dashboard_links import path_in_team
+from heliograph.texts.dashboard_links import OPERATOR as OPERATOR_PATH
+from heliograph.texts.dashboard_links import operator_page, path_in_team
 
 # States of alerts that are on every page, most severe first
 SEVERITIES = ("suspended", "paused", "unverified", "low", "simulated")
@@ -43,14 +42,14 @@ def instance_alerts(setup: Setup, circuits: Iterable[Circuit], role: str) -> Ite
         if role and reason:
             explanation = f"{reason}. Messages are accepted and queued."
         link_by_role = {
-            OPERATOR: ("Resume delivery", place_of("delivery")),
-            READ_ONLY: ("View queues", place_of("delivery")),
+            OPERATOR: ("Resume delivery", operator_page("delivery")),
+            READ_ONLY: ("View queues", operator_page("delivery")),
             "": ("View queue", path_in_team("queued")),
         }
         yield Alert("paused", "Delivery is paused", *link_by_role[role], on_every_page=True, explanation=explanation)
     for circuit in circuits if role else ():
         text = f"The carrier {circuit.id} is unreachable: {circuit.reason or 'no response'}."
-        yield Alert("failed", text, "View carriers", place_of("carrier"))
+        yield Alert("failed", text, "View carriers", operator_page("carrier"))
 
 
 def channel_alerts(setup: Setup, role: str) -> Iterator[Alert]:
@@ -58,8 +57,8 @@ def channel_alerts(setup: Setup, role: str) -> Iterator[Alert]:
     if names := [CHANNEL_NAMES[channel] for channel in simulated_channels(setup.carriers)]:
         explanation = "no real messages are sent, even if marked Delivered."
         link_by_role = {
-            OPERATOR: ("Add a carrier", place_of("carrier") + "/new"),
-            READ_ONLY: ("View carriers", place_of("carrier")),
+            OPERATOR: ("Add a carrier", operator_page("carrier") + "/new"),
+            READ_ONLY: ("View carriers", operator_page("carrier")),
             "": ("Open test inbox", path_in_team("inbox")),
         }
         yield Alert(
@@ -90,8 +89,8 @@ def team_alerts(
     """Yield the alerts of a team. `failing_webhooks`: webhook id → time since which it has been failing."""
     if team.record.suspended:
         link_by_role = {
-            OPERATOR: ("Resume team", f"{HERE}/teams/{team.record.id}"),
-            READ_ONLY: ("View team", f"{HERE}/teams/{team.record.id}"),
+            OPERATOR: ("Resume team", f"{OPERATOR_PATH}/teams/{team.record.id}"),
+            READ_ONLY: ("View team", f"{OPERATOR_PATH}/teams/{team.record.id}"),
             "": ("Ask an operator", path_in_team("member")),
         }
         yield Alert(

@@ -261,11 +261,8 @@ class Dashboard:
             team = None
         try:
             account = await self._store.ledger.get_account(team.record.ref) if team else None
-            held_messages = (
-                await self._store.approvals.count_pending(team.record.ref)
-                if team and page_request.can_view("owner")
-                else 0
-            )
+            count_pending = self._store.approvals.count_pending
+            held_messages = await count_pending(team.record.ref) if team and page_request.can_view("owner") else 0
         except StoreUnavailable as error:
             return _store_unavailable_page(page_request.http, error)
         now, role = self._tools.context.clock.now(), page_request.instance_role
@@ -307,8 +304,8 @@ class Dashboard:
                     "request": page_request,
                     "notice": unquote(notice),
                     "path": page_request.http.path if page_request else "",
+                    "decisions": decisions,
                 }
-                shared_values["decisions"] = decisions
                 headers = [*SECURITY_HEADERS]
                 if notice:
                     headers.append((b"set-cookie", self._cookie_header(f"{NOTICE_COOKIE}=; Max-Age=0", page_request)))

@@ -273,6 +273,6 @@ def _draw_bar(
         Markup('href="{}"').format(url) if url else Markup('tabindex="0" role="img" aria-label="{}"').format(text)
     )
     return Markup(
-        '{label}<{tag} {about}><svg x="{x:.2f}%" width="{width:.2f}%"><rect class="place"/>{rects}</svg>'
-        '<text class="said" x="100%" y="12">{said}</text></{tag}>'
-    ).format(label=label, tag=tag, about=attributes, said=text, x=x, width=width, rects=rects)
+        '{label}<{tag} {attributes}><svg x="{x:.2f}%" width="{width:.2f}%"><rect class="place"/>{rects}</svg>'
+        '<text class="said" x="100%" y="12">{text}</text></{tag}>'
+    ).format(label=label, tag=tag, attributes=attributes, text=text, x=x, width=width, rects=rects)

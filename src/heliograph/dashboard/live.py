@@ -111,10 +111,8 @@ class Live:
                 else:
                     await self._pause(self._reserve_notification_slot(), subscriber)
                     yield CHANGED_EVENT
-                    seen_version, interval = (
-                        subscription.version(page_version),
-                        min(1.5 * interval, NOTIFY_INTERVAL_MAX_S),
-                    )
+                    seen_version = subscription.version(page_version)
+                    interval = min(1.5 * interval, NOTIFY_INTERVAL_MAX_S)
                 if page_version.is_final:
                     await asyncio.sleep(FINAL_DELAY_S)
                     yield CHANGED_EVENT

@@ -1,6 +1,6 @@
 """A page request (user, team, form), and the responses that a view may return."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from datetime import UTC, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -130,8 +130,7 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
         """Return the path prefix of the team's pages; in a portal, the prefix below `/dashboard/portal`."""
         if self.portal:
             return portal_path(f"{dashboard_links.TEAMS}/{self.portal.team}")
-        assert self.team_or_none is not None, "this page has no team"
-        return f"{dashboard_links.TEAMS}/{self.team_or_none.record.id}"
+        return f"{dashboard_links.TEAMS}/{self.team.record.id}"
 
     def can_open(self, path: str) -> bool:
         """Return whether this page of the team may be opened. A portal permits only some pages."""
@@ -212,6 +211,11 @@ class Page(msgspec.Struct, frozen=True):
     values: dict[str, Any] = {}
     status: int = 200
     size: int = 0  # approximate bytes of content; 0 if small
+
+    @staticmethod
+    def form(template: str, values: dict[str, Any], errors: Mapping[str, str] | None) -> "Page":
+        """Return a page with a form. `errors`: form field → error message; with any, the status is 400."""
+        return Page(template, values | {"errors": errors or {}}, 400 if errors else 200)
 
 
 class Redirect(msgspec.Struct, frozen=True):

@@ -204,8 +204,6 @@ def summarize(views: Sequence[RecipientPageView]) -> str:
     pending = sum(view.explanation.style in ("wait", "info") for view in views)
     if unreached:
         return f"{unreached} of {count} recipients did not get this message."
-    return (
-        f"{pending} of {count} recipients are still pending."
-        if pending
-        else f"All {count} recipients got this message."
-    )
+    if pending:
+        return f"{pending} of {count} recipients are still pending."
+    return f"All {count} recipients got this message."

@@ -65,10 +65,8 @@ def jinja_environment() -> Environment:
 
 
 def render(template: str, values: dict[str, Any], reader_time: ReaderTime | None = None) -> bytes:
-    reset_token, page_template = (
-        _READER_TIME.set(reader_time or ReaderTime()),
-        jinja_environment().get_template(template),
-    )
+    reset_token = _READER_TIME.set(reader_time or ReaderTime())
+    page_template = jinja_environment().get_template(template)
     context = page_template.new_context(values)
     try:
         return page_template.environment.concat(page_template.root_render_func(context)).encode()
@@ -202,11 +200,8 @@ def format_short_number(value: int) -> str:
     if millions < 0.9995:
         return format_number(value)
     unit, name = (1, "M") if millions < 999.5 else (1000, "B")
-    return (
-        f"{millions / unit:.3g}\u00a0{name}"
-        if millions < 999_500
-        else f"{format_number(round(millions / unit))}\u00a0{name}"
-    )
+    number = f"{millions / unit:.3g}" if millions < 999_500 else format_number(round(millions / unit))
+    return f"{number}\u00a0{name}"
 
 
 def url_host(url: str) -> str:

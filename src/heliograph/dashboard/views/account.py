@@ -70,9 +70,8 @@ async def show(request: PageRequest, errors: dict[str, str] | None = None) -> Pa
         "passkey": request.form.get("passkey", ""),
         "codes_left": await request.store.people.count_recovery_codes(person.id),
         "browser": describe_browser,
-        "errors": errors or {},
     }
-    return Page("account.html", values, 400 if errors else 200)
+    return Page.form("account.html", values, errors)
 
 
 def describe_browser(user_agent: str) -> str:
@@ -134,6 +133,5 @@ async def _totp_page(request: PageRequest, person: Person, secret: bytes, errors
         "sealed": request.tools.encrypt(secret, f"totp/{person.id}"),
         "image": await READ_POOL.run(totp.qr_code, secret, person.email),
         "secret": " ".join(text[offset : offset + 4] for offset in range(0, len(text), 4)),
-        "errors": errors or {},
     }
-    return Page("totp.html", values, 400 if errors else 200)
+    return Page.form("totp.html", values, errors)

@@ -65,11 +65,9 @@ async def decide(request: PageRequest) -> PageResponse:
         is_decided = await senders.decide_pending(request.store, request.actor, item, approve, reason)
     except InvalidRequest as refusal:
         return await _page(request, id_, {"reason": refusal.message})
-    return (
-        Redirect(f"{APPROVALS_PATH}?decided=yes", _decision_notice(text, approve))
-        if is_decided
-        else Redirect(APPROVALS_PATH, CHANGED_MEANWHILE)
-    )
+    if not is_decided:
+        return Redirect(APPROVALS_PATH, CHANGED_MEANWHILE)
+    return Redirect(f"{APPROVALS_PATH}?decided=yes", _decision_notice(text, approve))
 
 
 async def decide_template(request: PageRequest) -> PageResponse:
@@ -117,11 +115,9 @@ async def reopen(request: PageRequest) -> PageResponse:
         approved=form.get("approved") == "yes",
     )
     is_reopened = await decisions.undo_decision(request.store, request.actor, decision)
-    return (
-        Redirect(APPROVALS_PATH, "Decision undone. The request is pending again.")
-        if is_reopened
-        else Redirect(DECIDED_PATH, CHANGED_MEANWHILE)
-    )
+    if not is_reopened:
+        return Redirect(DECIDED_PATH, CHANGED_MEANWHILE)
+    return Redirect(APPROVALS_PATH, "Decision undone. The request is pending again.")
 
 
 async def show(request: PageRequest) -> PageResponse:
@@ -226,10 +222,9 @@ async def _page(request: PageRequest, failed_id: str = "", errors: dict[str, str
         },
         "people": {person.id: person.email for person in accounts if person},
         "failed_id": failed_id,
-        "errors": errors or {},
         "form": request.form,
     }
-    return Page("approvals.html", values, 400 if errors else 200)
+    return Page.form("approvals.html", values, errors)
 
 
 def requested_at(item: PendingSender) -> int | None:

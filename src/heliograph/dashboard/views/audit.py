@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Iterable
 from datetime import date, datetime, timedelta, tzinfo
 from urllib.parse import urlencode
 
-from heliograph.dashboard.audit_texts import AREAS, action_text, actor_name, find_subject
+from heliograph.dashboard.audit_texts import AREA_NAMES, action_text, actor_name, find_subject
 from heliograph.dashboard.csv_rows import encode_csv
 from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect, Stream
 from heliograph.domain.ids import timestamp
@@ -58,7 +58,7 @@ def _grouped_actions(occurred: Iterable[str], selected: str) -> list[tuple[str, 
     actions = sorted({*occurred, selected} - {""}, key=action_text)
     groups: dict[str, list[tuple[str, str]]] = {}
     for area, verb in (action.partition(".")[::2] for action in actions):
-        title = AREAS.get(area, (area.replace("_", " ").capitalize(), {}))[0]
+        title = AREA_NAMES.get(area) or area.replace("_", " ").capitalize()
         group = groups.setdefault(title, [(f"{area}.", f"{title}: all")])
         if verb:
             group.append((f"{area}.{verb}", action_text(f"{area}.{verb}")))

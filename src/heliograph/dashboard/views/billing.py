@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from heliograph.dashboard.alerts import emails_used_this_month
 from heliograph.dashboard.csv_rows import encode_csv
 from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect, Stream
 from heliograph.dashboard.views.messages import build_row
@@ -29,14 +30,14 @@ async def show(request: PageRequest) -> PageResponse:
     all_entries = _merge_charges(page.entries)
     is_all = bool(cursor) or "all" in request.query
     entries = all_entries if is_all else all_entries[:NEWEST_SHOWN]
-    months = _last_months(request.context.clock.team_now(team.record.ref))
-    is_current_month = account.month == month_of(request.context.clock.team_now(request.team.record.ref))
+    now = request.context.clock.team_now(team.record.ref)
+    months = _last_months(now)
     return Page(
         "billing.html",
         {
             "record": team.record,
             "account": account,
-            "used": account.used if is_current_month else 0,
+            "used": emails_used_this_month(account, now),
             "entries": entries,
             "decimals": _max_decimals(entries),
             "has_more": len(all_entries) > len(entries) or (not is_all and page.next_cursor is not None),

@@ -126,12 +126,11 @@ async def _carrier_page(
         "called_at": called_at,
         "silent": expects_callbacks(carrier)
         and lacks_callbacks(usage.day.accepted, usage.hour.accepted, called_at, now),
-        "errors": errors or {},
         "tested": test_result,
         "address": request.form.get("address", "") or (request.user.email if carrier.channel == "email" else ""),
         "sender": request.form.get("sender", "") or request.setup.platform.sender,
     }
-    return Page("carrier.html", values, 400 if errors else 200)
+    return Page.form("carrier.html", values, errors)
 
 
 def _find_carrier(request: PageRequest) -> CarrierRecord:

@@ -70,12 +70,12 @@ def _row(route: str, calls: list[VendorCalls]) -> CallRow:
     accepted = sum(call.count for call in calls if not call.refused)
     refusal = next((call for call in calls if call.refused), None)
     outcome: Outcome = "refused" if not accepted else "differs" if route in DIFFERENCES else "works"
-    advice = [DIFFERENCES.get(route, "")] if accepted else []
+    advice = (DIFFERENCES.get(route) if accepted else None, refusal.message if refusal else None)
     return CallRow(
         service=SERVICE_NAMES.get(service, service),
         name=f"{method} /{below}",
         outcome=outcome,
-        advice=" ".join([*filter(None, advice), *([refusal.message] if refusal else [])]),
+        advice=" ".join(filter(None, advice)),
         latest=calls[0],
         refusal=refusal,
         accepted_count=accepted,

@@ -1,6 +1,7 @@
 """Operators' start page: delivery health, pending work, and the teams, those with problems first."""
 
 from collections.abc import Mapping
+from math import inf
 
 import msgspec
 
@@ -211,15 +212,15 @@ def find_problems(
     team: Team, team_stats: TeamTotals, account: Account | None, reputation: Reputation | None
 ) -> list[tuple[str, str]]:
     """Return the problems of a team, most severe first."""
-    credit = account.available if account and not team.sandbox else None
-    is_low = credit is not None and credit < team.record.credit_low
+    credit = account.available if account and not team.sandbox else inf
+    is_low = credit < team.record.credit_low
     conditions = (
         reputation is not None and reputation.state == "paused",
-        is_low and credit is not None and credit <= 0,
+        is_low and credit <= 0,
         judge_rate("complaints", team_stats.complained, team_stats.emails) in ("warn", "paused"),
         judge_rate("bounces", team_stats.bounced, team_stats.emails) in ("warn", "paused"),
         any(not hook.enabled and hook.disabled_reason for hook in team.webhooks),
-        is_low and credit is not None and credit > 0,
+        is_low and credit > 0,
         team.record.suspended,
     )
     return [problem for problem, is_present in zip(TEAM_PROBLEMS, conditions, strict=True) if is_present]

@@ -229,7 +229,7 @@ def _new_page(request: PageRequest, form: dict[str, str], errors: dict[str, str]
         "kinds": KIND_OPTIONS,
         **_restriction_fields(request, form),
     }
-    return Page("key_new.html", values | {"errors": errors or {}}, 400 if errors else 200)
+    return Page.form("key_new.html", values, errors)
 
 
 async def show_restrictions(request: PageRequest) -> Page:
@@ -248,7 +248,7 @@ def _restrictions_page(
         "sentence": _describe(request, key),
         **_restriction_fields(request, form),
     }
-    return Page("key_restrictions.html", values | {"errors": errors or {}}, 400 if errors else 200)
+    return Page.form("key_restrictions.html", values, errors)
 
 
 def _conflict_page(request: PageRequest, key: Key, form: dict[str, str], message: str) -> Page:

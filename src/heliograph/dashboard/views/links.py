@@ -68,10 +68,8 @@ async def _accept(request: PageRequest, link: Link, person: Person) -> PageRespo
 async def _create_first_operator(request: PageRequest, link: Link) -> PageResponse:
     """Create the first operator's account, and the first team if a name is given."""
     password = request.form.get("password", "")
-    problem, new_person = (
-        find_password_problem(password),
-        NewPerson(email=request.form.get("email", ""), name=request.form.get("name", "")),
-    )
+    problem = find_password_problem(password)
+    new_person = NewPerson(email=request.form.get("email", ""), name=request.form.get("name", ""))
     try:
         read_person(new_person, {"password": problem} if problem else {})
     except InvalidRequest as refusal:
@@ -144,7 +142,6 @@ async def _page(request: PageRequest, link: Link, person: Person | None, errors:
         "is_here": _is_verified_account(link, person),
         "is_other": bool(_is_verified_account(link, person) and person and not _is_signed_in(request, person)),
         "form": request.form,
-        "errors": errors or {},
         "is_bare": not request.setup.teams,
     }
-    return Page("link.html", values, 400 if errors else 200)
+    return Page.form("link.html", values, errors)

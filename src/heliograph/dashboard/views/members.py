@@ -79,7 +79,7 @@ async def show_new(request: PageRequest) -> Page:
 
 
 def _new_page(form: dict[str, str], errors: dict[str, str] | None = None) -> Page:
-    return Page("member_new.html", {"form": form, "errors": errors or {}}, 400 if errors else 200)
+    return Page.form("member_new.html", {"form": form}, errors)
 
 
 async def show(
@@ -90,8 +90,7 @@ async def show(
     members = await request.store.people.list_members(request.team.record.id)
     values = {
         "members": members,
-        "errors": errors or {},
         "new_link": new_link,
         "roles": ROLES,
     }
-    return Page("members.html", values, 400 if errors else 200)
+    return Page.form("members.html", values, errors)

@@ -142,38 +142,34 @@ async def live(request: PageRequest) -> PageResponse:
 
 
 async def preview(request: PageRequest) -> PageResponse:
-    email = await _find_email(request)
+    _, content = await _find_email(request)
 
     def frame() -> Download:
-        html = msgspec.json.decode(email.content, type=EmailContent).html
+        html = msgspec.json.decode(content, type=EmailContent).html
         if html is None:
             raise PageNotFound
         return html_download(html, allow_remote_images="images" in request.query)
 
-    return await run_large(len(email.content), frame)
+    return await run_large(len(content), frame)
 
 
 async def source(request: PageRequest) -> PageResponse:
     """Return the mail's MIME source, without the DKIM signature that is added when it is sent."""
-    email = await _find_email(request)
-    mail = await request.tools.render_eml(email.id, email.content, request.reserve_memory)
+    id_, content = await _find_email(request)
+    mail = await request.tools.render_eml(id_, content, request.reserve_memory)
     if "download" in request.query:
-        return Download(mail, "message/rfc822", f"{email.id}.eml")
+        return Download(mail, "message/rfc822", f"{id_}.eml")
     return Download(mail, "text/plain; charset=utf-8")
 
 
-class StoredEmail(msgspec.Struct, frozen=True):
-    id: str
-    content: str
-
-
-async def _find_email(request: PageRequest) -> StoredEmail:
+async def _find_email(request: PageRequest) -> tuple[str, str]:
+    """Return id and content of the email in the path."""
     message = await request.store.messages.get_row(
         request.team.record.ref, _message_id(request), request.reserve_memory
     )
     if message is None or message.content is None or message.channel != "email":
         raise PageNotFound
-    return StoredEmail(message.id, message.content)
+    return message.id, message.content
 
 
 # -- resending ---------------------------------------------------------------------------------------------------

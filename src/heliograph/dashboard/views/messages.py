@@ -88,16 +88,15 @@ def _csv_row(message: MessageListRow) -> tuple[str, ...]:
     record = decode_searched(message.record)
     recipients = [*(record.to_addresses or ([record.to] if record.to else [])), *record.cc, *record.bcc]
     return (
-        *(
-            message.id,
-            message.channel,
-            message.status,
-            str(len(recipients)),
-            " ".join(recipients),
-            record.sender or "",
-            record.subject or "",
-        ),
-        *(message.template_id or "", timestamp(message.created_at)),
+        message.id,
+        message.channel,
+        message.status,
+        str(len(recipients)),
+        " ".join(recipients),
+        record.sender or "",
+        record.subject or "",
+        message.template_id or "",
+        timestamp(message.created_at),
     )
 
 

@@ -71,12 +71,11 @@ async def show_chat(request: PageRequest, errors: dict[str, str] | None = None) 
     values = {
         "hook": webhook,
         "past": recent_notices,
-        "errors": errors or {},
         "here": _page_path(request),
         "kinds": list(notice_kinds(team).values()),
         "may_change": request.has_role("owner" if team else "operator"),
     }
-    return Page("notices.html", values, 400 if errors else 200)
+    return Page.form("notices.html", values, errors)
 
 
 async def set_chat(request: PageRequest) -> PageResponse:

@@ -2,36 +2,27 @@
 
 from typing import Any
 
+from heliograph.dashboard.alerts import emails_used_this_month
 from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect, field_errors
 from heliograph.dashboard.render import format_currency
 from heliograph.dashboard.views.health import format_rate
 from heliograph.domain.limits import DAY_MS
 from heliograph.domain.mail.reputation import MIN_SENDS, WINDOW_SENDS, Counts, describe_rates
 from heliograph.domain.refusals import InvalidRequest
-from heliograph.domain.sending.pricing import month_of
 from heliograph.domain.setup.source_options import pool_names
 from heliograph.domain.text import parse_int
 from heliograph.manage import credit, teams
 from heliograph.manage.credit import CreditAdjustment
 from heliograph.storage.stats import TeamTotals
 from heliograph.templates.policy.values import passthrough_error
-from heliograph.texts.dashboard_links import OPERATOR as HERE
+from heliograph.texts.dashboard_links import OPERATOR as OPERATOR_PATH
 from heliograph.texts.dashboard_links import team_page
 
 NEW_TEAM_DEFAULTS = {"name": "", "id": "", "currency": "USD", "email_quota": "10000", "credit": "0"}
-PLAN_FIELDS = (
-    "email_quota",
-    "rate_limit",
-    "marketing_per_day",
-    "octets_per_day",
-    "domains_max",
-    "segmenting",
-    "passthrough",
-    "pool",
-)
+NUMBER_FIELDS = ("email_quota", "rate_limit", "marketing_per_day", "octets_per_day", "domains_max")
+PLAN_FIELDS = (*NUMBER_FIELDS, "segmenting", "passthrough", "pool")
 TABS = ("credit", "plan")  # tabs in addition to the summary
 RATES_WINDOW_MS = 30 * DAY_MS
-NUMBER_FIELDS = ("email_quota", "rate_limit", "marketing_per_day", "octets_per_day", "domains_max")
 
 
 async def create(request: PageRequest) -> PageResponse:
@@ -43,7 +34,7 @@ async def create(request: PageRequest) -> PageResponse:
         return await show_new(request, values, field_errors(refusal))
     if len(request.setup.teams) == 1:
         return Redirect(team_page(team.id), "Team created. Send a test message to try it out.")
-    return Redirect(f"{HERE}/teams/{team.id}", "Team created. Invite members to start in the sandbox.")
+    return Redirect(f"{OPERATOR_PATH}/teams/{team.id}", "Team created. Invite members to start in the sandbox.")
 
 
 async def set_plan(request: PageRequest) -> PageResponse:
@@ -70,18 +61,18 @@ async def set_plan(request: PageRequest) -> PageResponse:
     return Redirect(f"{_team_page_url(request)}?tab=plan", "Plan saved.")
 
 
-async def suspend(request: PageRequest) -> PageResponse:
+async def suspend_team(request: PageRequest) -> PageResponse:
     suspended = request.form.get("suspended") == "yes"
     await teams.set_suspended(request.store, request.actor, request.team.record.id, suspended)
     return Redirect(_team_page_url(request), "Team suspended." if suspended else "Team resumed. It can send again.")
 
 
-async def delete(request: PageRequest) -> PageResponse:
+async def delete_team(request: PageRequest) -> PageResponse:
     await teams.request_deletion(request.store, request.actor, request.team.record.id)
     return Redirect(_team_page_url(request), "Team suspended. It will be deleted in 30 days.")
 
 
-async def restore(request: PageRequest) -> PageResponse:
+async def restore_team(request: PageRequest) -> PageResponse:
     record = await teams.restore(request.store, request.actor, request.team.record.id)
     notice = "Team restored. It is still suspended." if record.suspended else "Team restored. It can send again."
     return Redirect(_team_page_url(request), notice)
@@ -125,7 +116,6 @@ async def show_team(
     counts = (await request.store.reputations.read_counts()).get(record.ref, Counts())
     reputation = request.store.reputations.current.get(record.id)
     plan = {name: "" if (value := getattr(record, name)) is None else value for name in PLAN_FIELDS}
-    is_current_month = account.month == month_of(request.context.clock.team_now(request.team.record.ref))
     usable_templates = [
         (template.id, template.name) for template in request.team.templates.values() if not passthrough_error(template)
     ]
@@ -138,15 +128,14 @@ async def show_team(
         "passthroughs": [("", "None"), *usable_templates],
         "pools": pool_names(request.setup.carriers),
         "account": account,
-        "used": account.used if is_current_month else 0,
+        "used": emails_used_this_month(account, request.context.clock.team_now(record.ref)),
         "reputation": reputation,
         "rates": describe_rates(counts) if counts.sends else "",
         "judged": "" if reputation and reputation.state != "ok" else _unrated_reason(counts.sends),
         "window_sends": WINDOW_SENDS,
         "values": plan | {"amount": "", "note": ""} | (typed_values or {}),
-        "errors": errors or {},
     }
-    return Page("operator_team.html", page_values, 400 if errors else 200)
+    return Page.form("operator_team.html", page_values, errors)
 
 
 def _unrated_reason(sends: int) -> str:
@@ -163,4 +152,4 @@ def _convert_numbers(values: dict[str, str]) -> dict[str, Any]:
 
 
 def _team_page_url(request: PageRequest) -> str:
-    return f"{HERE}/teams/{request.team.record.id}"
+    return f"{OPERATOR_PATH}/teams/{request.team.record.id}"

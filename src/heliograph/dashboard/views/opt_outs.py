@@ -32,7 +32,7 @@ async def add(request: PageRequest) -> PageResponse:
 
 
 async def show_new(request: PageRequest, errors: dict[str, str] | None = None) -> PageResponse:
-    return Page("opt_out_new.html", {"errors": errors or {}, "form": request.form}, 400 if errors else 200)
+    return Page.form("opt_out_new.html", {"form": request.form}, errors)
 
 
 async def confirm_remove(request: PageRequest) -> PageResponse:

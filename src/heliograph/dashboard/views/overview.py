@@ -14,7 +14,7 @@ from heliograph.accept.email import EmailRequest, send_email
 from heliograph.dashboard import alerts, charts
 from heliograph.dashboard.charts import Bucket, Chart, ChartShape, Series
 from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect
-from heliograph.dashboard.render import format_number, format_short_number
+from heliograph.dashboard.render import CHANNEL_NAMES, format_number, format_short_number
 from heliograph.dashboard.views import live
 from heliograph.domain.delivery.magic_recipients import is_magic
 from heliograph.domain.delivery.routing import blocked_channels, simulated_channels
@@ -26,7 +26,6 @@ from heliograph.domain.setup.records import Team
 from heliograph.manage.keys import keys_of
 from heliograph.storage.stats import QUEUE_COUNT_MAX, StateCounts
 
-CHANNEL_LABELS: dict[str, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
 SPAN_LABELS = {"day": "24 hours", "month": "30 days", "year": "12 months"}
 RATE_MIN_MESSAGES = 20  # minimum messages per bar for a meaningful rate
 MAGIC_RECIPIENT = "delivered@simulator.test"
@@ -75,7 +74,7 @@ async def show(request: PageRequest, to: str = MAGIC_RECIPIENT, error: str = "")
     now = request.context.clock.team_now(team.record.ref)
     span, channel = request.query.get("span", ""), request.query.get("channel", "")
     span = span if span in SPAN_LABELS else "day"
-    channel = channel if channel in CHANNEL_LABELS else ""
+    channel = channel if channel in CHANNEL_NAMES else ""
     time_buckets = charts.buckets(span, now, request.time_zone)
     interval_ms = DAY_MS if span == "year" else HOUR_MS
     webhook_ids = [hook.id for hook in team.webhooks if hook.enabled]
@@ -83,36 +82,27 @@ async def show(request: PageRequest, to: str = MAGIC_RECIPIENT, error: str = "")
     overview = await store.stats.overview(team.record.ref, _period_start(time_buckets), interval_ms, webhook_ids)
     account = await store.ledger.get_account(team.record.ref)
     role = request.instance_role
-    channels = [channel] if channel else list(CHANNEL_LABELS)
+    channels = [channel] if channel else list(CHANNEL_NAMES)
     counts_by_channel = _fold_into_buckets(overview.counts, time_buckets, interval_ms, channels)
-    previous_counts = [
-        counts
-        for (start, count_channel), counts in overview.counts.items()
-        if count_channel in channels and start < time_buckets[0].start
-    ]
-    previous_email = [
-        counts
-        for (start, count_channel), counts in overview.counts.items()
-        if count_channel == "email" and start < time_buckets[0].start
-    ]
+    earlier = [(key[1], counts) for key, counts in overview.counts.items() if key[0] < time_buckets[0].start]
+    previous = _sum_counts(counts for count_channel, counts in earlier if count_channel in channels)
+    previous_email = _sum_counts(counts for count_channel, counts in earlier if count_channel == "email")
     total = _sum_counts(chain(*counts_by_channel.values()))
     email = _sum_counts(counts_by_channel.get("email", ()))
     messages_link = partial(_messages_url, request.team_path, time_buckets[0].start, time_buckets[-1].end)
     used = alerts.emails_used_this_month(account, now)
-    has_sent = bool(total.sent or used or any(counts.sent for counts in previous_counts))
+    has_sent = bool(total.sent or used or previous.sent)
     values = {
         "steps": [] if has_sent or not request.has_role("developer") else _first_steps(request),
         "live": live_url,
         "span": span,
         "spans": SPAN_LABELS,
         "channel": channel,
-        "channels": CHANNEL_LABELS,
+        "channels": CHANNEL_NAMES,
         "total": total,
-        "tiles": _tiles(
-            total, _sum_counts(previous_counts), email, _sum_counts(previous_email), channel, span, messages_link
-        ),
+        "tiles": _tiles(total, previous, email, previous_email, channel, span, messages_link),
         "by_channel": [
-            (series_channel, CHANNEL_LABELS[series_channel], _sum_counts(counts))
+            (series_channel, CHANNEL_NAMES[series_channel], _sum_counts(counts))
             for series_channel, counts in counts_by_channel.items()
         ],
         "link": messages_link,
@@ -127,7 +117,7 @@ async def show(request: PageRequest, to: str = MAGIC_RECIPIENT, error: str = "")
         "used": used,
         "waiting": overview.waiting,
         "count_max": QUEUE_COUNT_MAX,
-        "blocked": [CHANNEL_LABELS[item] for item in blocked_channels(request.setup.carriers, store.circuits.current)],
+        "blocked": [CHANNEL_NAMES[item] for item in blocked_channels(request.setup.carriers, store.circuits.current)],
         "age_s": (now - overview.oldest_due) // 1000 if overview.oldest_due is not None else 0,
         "alerts": [
             *alerts.instance_alerts(request.setup, request.store.circuits.current.values(), role),
@@ -320,7 +310,7 @@ def _fold_into_buckets(
     A count belongs to the bucket with the middle of its interval, because daylight saving time may shift the start by
     an hour.
     """
-    starts = [time.start for time in time_buckets]
+    starts = [bucket.start for bucket in time_buckets]
     result = {channel: [StateCounts()] * len(time_buckets) for channel in channels}
     for (start, channel), counts in counts_by_interval.items():
         index = bisect_right(starts, start + interval_ms // 2) - 1
@@ -331,7 +321,7 @@ def _fold_into_buckets(
 
 def _sent_chart(base: str, counts_by_channel: CountsByChannel, time_buckets: Sequence[Bucket], channel: str) -> Chart:
     sent_series = [
-        Series(CHANNEL_LABELS[series_channel], series_channel, [bucket_counts.sent for bucket_counts in counts])
+        Series(CHANNEL_NAMES[series_channel], series_channel, [bucket_counts.sent for bucket_counts in counts])
         for series_channel, counts in counts_by_channel.items()
     ]
 
@@ -351,10 +341,9 @@ def _rate_charts(
         ("Delivery rate", "delivered", list(counts_by_channel), 100.0, None)
     ]
     if "email" in counts_by_channel:
-        for rate_title, state, series_channel in EMAIL_RATES:
-            rate_specs.append(
-                (rate_title, state, ["email"], 2 * warning_threshold(series_channel), warning_threshold(series_channel))
-            )
+        for rate_title, state, rate_kind in EMAIL_RATES:
+            threshold = warning_threshold(rate_kind)
+            rate_specs.append((rate_title, state, ["email"], 2 * threshold, threshold))
     result = []
     for rate_title, state, channels, top_min, limit in rate_specs:
         totals = [
@@ -365,10 +354,9 @@ def _rate_charts(
         bucket_url = partial(_bucket_url, base, state, channel if state == "delivered" else "email")
         sparse = {index for index, bucket_counts in enumerate(totals) if bucket_counts.sent < RATE_MIN_MESSAGES}
         shape: ChartShape = "steps" if limit else "line"
-        bucket_counts = [Series(rate_title, state, rates)]
         result.append(
             charts.draw_chart(
-                *(rate_title, time_buckets, bucket_counts),
+                *(rate_title, time_buckets, [Series(rate_title, state, rates)]),
                 format_value=charts.format_percent,
                 top_min=top_min,
                 limit=limit,

@@ -17,13 +17,8 @@ PAGE_SIZE = 50
 
 async def add(request: PageRequest) -> PageResponse:
     new_person = NewPerson(email=request.form.get("email", ""), name=request.form.get("name", ""))
-    role, terms = (
-        people.choose_instance_role(
-            bool(request.form.get("operator")),
-            "read_only" in request.form or request.form.get("operator") == "read-only",
-        ),
-        link_terms(request),
-    )
+    operator, terms = request.form.get("operator"), link_terms(request)
+    role = people.choose_instance_role(bool(operator), "read_only" in request.form or operator == "read-only")
     try:
         created = await people.add_person(request.store, request.actor, new_person, role, terms)
     except Refusal as refusal:
@@ -124,11 +119,9 @@ async def _show_link(request: PageRequest, person: Person, token: str, purpose: 
         link = await mail_or_show(request, person, token, purpose, terms)
     except Refusal as refusal:
         return await _person_page(request, person, error=refusal.message)
-    return (
-        await _person_page(request, person, new_link=link)
-        if link
-        else _person_redirect(person, LINK_MAILED.format(person.email))
-    )
+    if link is None:
+        return _person_redirect(person, LINK_MAILED.format(person.email))
+    return await _person_page(request, person, new_link=link)
 
 
 async def _person_page(
@@ -152,7 +145,7 @@ async def _person_page(
 
 
 async def show_new(request: PageRequest, errors: dict[str, str] | None = None) -> Page:
-    return Page("person_new.html", {"form": request.form, "errors": errors or {}}, 400 if errors else 200)
+    return Page.form("person_new.html", {"form": request.form}, errors)
 
 
 async def show(request: PageRequest) -> Page:

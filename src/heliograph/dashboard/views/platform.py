@@ -107,6 +107,5 @@ def _page(values: dict[str, str], rows: list[PriceRow], errors: dict[str, str] |
         "channels": PRICED_CHANNELS,
         "countries": country_names(),
         "country_name": country_name,
-        "errors": errors or {},
     }
-    return Page("platform.html", page_values, 400 if errors else 200)
+    return Page.form("platform.html", page_values, errors)

@@ -159,11 +159,9 @@ async def sign_out(request: PageRequest) -> PageResponse:
         logout_url = await provider.logout_url(f"{request.context.base_url}/dashboard/sign-in")
     except ProviderUnavailable as error:
         return await _unavailable_page(request, provider, error)
-    return (
-        Redirect(logout_url)
-        if logout_url
-        else Redirect("/dashboard/sign-in", f"Sign out at {provider.options.name} too.")
-    )
+    if not logout_url:
+        return Redirect("/dashboard/sign-in", f"Sign out at {provider.options.name} too.")
+    return Redirect(logout_url)
 
 
 def _require_provider(request: PageRequest) -> Provider:

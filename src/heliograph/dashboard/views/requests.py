@@ -8,24 +8,14 @@ from heliograph.dashboard.live import Subscription
 from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect
 from heliograph.dashboard.views.live import make_subscription, open_stream, stream_url
 from heliograph.domain.limits import DAY_MS, HOUR_MS
-from heliograph.domain.refusals import (
-    ChannelNotPermitted,
-    KeyLimitReached,
-    RecipientNotPermitted,
-    SenderNotPermitted,
-    TemplateNotPermitted,
-    all_refusals,
-)
+from heliograph.domain.refusals import NOT_PERMITTED, KeyLimitReached, all_refusals
 from heliograph.storage.requests import NEWEST, TEAM_SHARE_MAX, LoggedRequest, RequestFilter
 from heliograph.web.errors import error_list
 
 PAGE_SIZE = 50
 EXPLANATION_BY_CODE = {refusal.code: {"meaning": refusal.meaning(), "fix": refusal.fix} for refusal in all_refusals()}
-# refusals because of a key's restrictions
-RESTRICTION_REFUSALS = (
-    *(ChannelNotPermitted, SenderNotPermitted, RecipientNotPermitted, TemplateNotPermitted, KeyLimitReached),
-)
-RESTRICTION_CODES = {refusal.code for refusal in RESTRICTION_REFUSALS}
+# error codes of refusals because of a key's restrictions
+RESTRICTION_CODES = {refusal.code for refusal in (*NOT_PERMITTED, KeyLimitReached)}
 STATUS_BY_ERROR_CODE = {error["code"]: error["status"] for error in error_list()}
 STATUS_CLASS_OPTIONS = (("", "Any status"), ("2", "Succeeded (2xx)"), ("4", "Refused (4xx)"), ("5", "Failed (5xx)"))
 DURATION_BY_SPAN = {"hour": HOUR_MS, "day": DAY_MS}
@@ -51,13 +41,9 @@ async def show(request: PageRequest) -> PageResponse:
     filters = {name: request.query.get(name, "").strip() for name in FILTERS}
     before = request.query.get("before", "")
     live_url = await log_stream_url(request)
-    rows = (
-        []
-        if request_id
-        else await store.list_page(
-            team, _parse_filters(filters, request.context.clock.now()), before or NEWEST, PAGE_SIZE
-        )
-    )
+    request_filter = _parse_filters(filters, request.context.clock.now())
+    rows = [] if request_id else await store.list_page(team, request_filter, before or NEWEST, PAGE_SIZE)
+    name_by_key = _name_by_key(request)
     filter_values = await store.list_filter_values(team)
     active_filters = {name: value for name, value in filters.items() if value}
     return Page(
@@ -78,8 +64,8 @@ async def show(request: PageRequest) -> PageResponse:
                 filter_values.codes, lambda code: str(STATUS_BY_ERROR_CODE.get(code, "Other")), filters["code"]
             ),
             "routes": _grouped(filter_values.routes, _route_group, filters["route"]),
-            "keys": [("", "Any key"), *((id_, name) for id_, name in _name_by_key(request).items())],
-            "names": _name_by_key(request),
+            "keys": [("", "Any key"), *name_by_key.items()],
+            "names": name_by_key,
             "share": TEAM_SHARE_MAX,
             "logged_per_second": request.setup.platform.log_requests_per_second,
         },

@@ -122,11 +122,7 @@ async def check(request: PageRequest) -> PageResponse:
     result = await _domains(request).check(request.actor, domain.id)
     required = [verdict for record, verdict in result.records if record.is_required]
     valid_count, total = sum(verdict.ok for verdict in required), len(required)
-    notice = (
-        f"All {total} records are correct."
-        if valid_count == total
-        else f"{valid_count} of {total} records are correct."
-    )
+    notice = f"{f'All {total}' if valid_count == total else f'{valid_count} of {total}'} records are correct."
     return Redirect(domain_url(request, domain), notice)
 
 
@@ -171,11 +167,8 @@ def _dkim_method(request: PageRequest) -> DkimMethod | None:
 
 
 async def set_brand(request: PageRequest) -> PageResponse:
-    domain, brand, is_operator = (
-        find_domain(request),
-        request.form.get("brand", "").strip(),
-        request.has_role("operator"),
-    )
+    domain, brand = find_domain(request), request.form.get("brand", "").strip()
+    is_operator = request.has_role("operator")
     try:
         await _domains(request).set_brand(request.actor, domain, brand, by_operator=is_operator)
     except InvalidRequest as refusal:

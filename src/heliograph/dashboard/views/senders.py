@@ -86,11 +86,8 @@ async def request_approval_again(request: PageRequest) -> PageResponse:
 
 async def decide(request: PageRequest) -> PageResponse:
     """Approve or refuse a pending sender from the team's page."""
-    record, approve, reason = (
-        _form_record(request),
-        request.form.get("approve") == "yes",
-        request.form.get("reason", ""),
-    )
+    record, approve = _form_record(request), request.form.get("approve") == "yes"
+    reason = request.form.get("reason", "")
     try:
         await senders.decide(request.store, request.actor, request.team.record.id, record, approve, reason)
     except InvalidRequest as refusal:

@@ -127,11 +127,10 @@ async def show(
     offset_ms = request.setup.clock_offsets.get(record.ref, 0)
     page_values = {
         "values": typed_values,
-        "errors": errors or {},
         "checks": checks,
         "ready": may_go_live(checks),
         "deliveries_days": DELIVERIES_KEPT_DAYS,
         "team_now": request.context.clock.team_now(record.ref),
         "ahead_hours": offset_ms // SECOND_MS // HOUR_S,
     }
-    return Page("settings.html", page_values, 400 if errors else 200)
+    return Page.form("settings.html", page_values, errors)

@@ -80,8 +80,7 @@ async def _check_second_factor(request: PageRequest) -> PageResponse:
     person = await request.store.people.get(ticket.person) if ticket else None
     if ticket is None or person is None or not person.totp:
         return sign_in_page(request, error=SIGN_IN_EXPIRED, status=403)
-    error = await code_error(request, person, request.form.get("code", ""))
-    if error:
+    if error := await code_error(request, person, request.form.get("code", "")):
         return sign_in_page(request, error=error, ticket=await request.store.people.create_ticket(ticket), status=403)
     return await start_session(
         request, person, request.query.get("next", ""), audit_detail="with a password and a code"

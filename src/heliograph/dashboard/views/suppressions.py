@@ -39,7 +39,7 @@ async def add(request: PageRequest) -> PageResponse:
 
 
 async def show_new(request: PageRequest, errors: dict[str, str] | None = None) -> PageResponse:
-    return Page("suppression_new.html", {"errors": errors or {}, "form": request.form}, 400 if errors else 200)
+    return Page.form("suppression_new.html", {"form": request.form}, errors)
 
 
 async def confirm_remove(request: PageRequest) -> PageResponse:
@@ -86,7 +86,7 @@ async def import_file(request: PageRequest) -> PageResponse:
 
 
 async def show_upload(request: PageRequest, errors: dict[str, str] | None = None) -> PageResponse:
-    return Page("suppression_upload.html", {"errors": errors or {}}, 400 if errors else 200)
+    return Page.form("suppression_upload.html", {}, errors)
 
 
 async def show_import(request: PageRequest) -> PageResponse:

@@ -96,12 +96,9 @@ async def preview(request: PageRequest) -> PageResponse:
     """Return the preview document of the editor's content, which is not saved, for the iframe."""
     template = request.team.templates.get(request.form.get("id", ""))
     base = draft_or_current(request.setup, template) if template else _new_template(request)
-    return await preview_frame(
-        request,
-        *_preview_args(
-            request, await _read_template(request, base, request.form), errors_shown="show_errors" in request.query
-        ),
-    )
+    edited = await _read_template(request, base, request.form)
+    args = _preview_args(request, edited, errors_shown="show_errors" in request.query)
+    return await preview_frame(request, *args)
 
 
 async def _save(request: PageRequest, base: Template, base_revision: str | None) -> PageResponse:
@@ -137,11 +134,9 @@ async def _save(request: PageRequest, base: Template, base_revision: str | None)
                 return await _conflict_page(request, edited.template, variables)
             errors = {refusal.param or "form": refusal.message}
         else:
-            return (
-                saved_redirect(request, base.id, is_changed)
-                if is_publishing
-                else _draft_redirect(request, base.id, edited.added_variables)
-            )
+            if is_publishing:
+                return saved_redirect(request, base.id, is_changed)
+            return _draft_redirect(request, base.id, edited.added_variables)
     return await _editor(request, base, request.form, variables, errors=errors)
 
 
@@ -156,9 +151,8 @@ async def _add_locale(request: PageRequest, base: Template, variables: list[Vari
 def _draft_redirect(request: PageRequest, id_: str, added_names: list[str]) -> Redirect:
     notice = "Draft saved."
     if added_names:
-        notice += (
-            f" Added {'variables' if added_names[1:] else 'a variable'}: {', '.join(added_names)}. Add an example."
-        )
+        noun = "variables" if added_names[1:] else "a variable"
+        notice += f" Added {noun}: {', '.join(added_names)}. Add an example."
     return Redirect(f"{request.team_path}/templates/{id_}/edit?saved=yes", notice)
 
 

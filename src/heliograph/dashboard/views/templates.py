@@ -35,24 +35,20 @@ async def index(request: PageRequest) -> PageResponse:
     # The page begins after the last template of the previous page, even if that was deleted.
     name, _, id_ = after.rpartition("/")
     matching = [template for template in matching if _sort_key(template) > (name, id_)]
-    drafts = {
-        template.id: approvals.find_draft(request.setup, template.id) for template in matching[:TEMPLATES_PER_PAGE]
-    }
-    values: dict[str, object] = {
-        "templates": matching[:TEMPLATES_PER_PAGE],
-        "drafts": drafts,
+    shown = matching[:TEMPLATES_PER_PAGE]
+    values = {
+        "templates": shown,
+        "drafts": {template.id: approvals.find_draft(request.setup, template.id) for template in shown},
         "channel": channel,
         "status": status,
         "q": search_text,
-    }
-    values |= {
-        "upstream": {template.id: get_status(request.team, template) for template in matching[:TEMPLATES_PER_PAGE]},
+        "upstream": {template.id: get_status(request.team, template) for template in shown},
         "unavailable": UNAVAILABLE_STATES,
+        "after": "/".join(_sort_key(shown[-1])) if len(matching) > TEMPLATES_PER_PAGE else "",
+        "any": bool(all_templates),
+        "channels": CHANNELS,
     }
-    values |= {
-        "after": "/".join(_sort_key(matching[TEMPLATES_PER_PAGE - 1])) if len(matching) > TEMPLATES_PER_PAGE else ""
-    }
-    return Page("templates.html", values | {"any": bool(all_templates), "channels": CHANNELS})
+    return Page("templates.html", values)
 
 
 def _sort_key(template: Template) -> tuple[str, str]:

@@ -33,8 +33,7 @@ async def add(request: PageRequest) -> PageResponse:
 
 async def show_new(request: PageRequest, errors: dict[str, str] | None = None) -> PageResponse:
     choices = [(category, category) for category in request.team.record.categories]
-    values = {"errors": errors or {}, "form": request.form, "choices": choices}
-    return Page("unsubscribe_new.html", values, 400 if errors else 200)
+    return Page.form("unsubscribe_new.html", {"form": request.form, "choices": choices}, errors)
 
 
 async def confirm_remove(request: PageRequest) -> PageResponse:

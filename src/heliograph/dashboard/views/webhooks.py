@@ -168,9 +168,7 @@ def replay_notice(count: int) -> str:
 
 async def show_delivery(request: PageRequest) -> PageResponse:
     webhook, event_id = _find_webhook(request), request.params["event"]
-    live_url = await stream_url(
-        request, f"{_webhook_url(request, webhook)}/live", _webhook_subscription(request, webhook)
-    )
+    live_url = await _live_url(request, webhook)
     delivery = await _find_delivery(request, webhook, event_id)
     stored_event = await request.store.events.find(request.team.record.ref, event_id)
     if delivery is None or stored_event is None:
@@ -251,6 +249,11 @@ def _webhook_url(request: PageRequest, webhook: Webhook) -> str:
     return f"{request.team_path}/webhooks/{webhook.id}"
 
 
+async def _live_url(request: PageRequest, webhook: Webhook) -> str:
+    subscription = _webhook_subscription(request, webhook)
+    return await stream_url(request, f"{_webhook_url(request, webhook)}/live", subscription)
+
+
 def _form_errors(refusal: InvalidRequest) -> dict[str, str]:
     param = refusal.param if refusal.param in FIELDS else "url"
     if param == "events":
@@ -320,13 +323,7 @@ async def show(request: PageRequest) -> PageResponse:
 
 async def _webhook_page(request: PageRequest, webhook: Webhook, status: int = 200, **values: Any) -> Page:
     before = request.query.get("before")
-    live_url = (
-        ""
-        if before
-        else await stream_url(
-            request, f"{_webhook_url(request, webhook)}/live", _webhook_subscription(request, webhook)
-        )
-    )
+    live_url = "" if before else await _live_url(request, webhook)
     (row,) = await _webhook_rows(request, [webhook])
     failed_only = bool(request.query.get("failed"))
     deliveries = await request.store.deliveries.list_page(webhook.id, before, PAGE_SIZE, failed_only=failed_only)
