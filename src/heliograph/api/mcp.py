@@ -154,7 +154,7 @@ class Mcp:
 
 
 def check_key(key: Key) -> None:
-    """Refuse keys that are not restricted: an agent needs limits."""
+    """Refuse keys without restrictions, because an agent needs limits."""
     limits = key.restrictions
     if limits is None or (limits.recipients, limits.templates, limits.per_day, limits.approval) == (None,) * 4:
         raise RestrictedKeyRequired()

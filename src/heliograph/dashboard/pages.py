@@ -61,8 +61,8 @@ from heliograph.domain.limits import BODY_MAX, MIB
 from heliograph.texts.dashboard_links import OPERATOR, portal_link_page, team_page
 
 TEAM_PATH = team_page("{team}")
-TEMPLATE_FORM_MAX = MIB  # bytes; for the percent-encoded HTML of a mail
-IMPORT_FORM_MAX = 12 * MIB  # bytes; for a suppression list
+TEMPLATE_FORM_MAX = MIB  # bytes; enough for the percent-encoded HTML of a mail
+IMPORT_FORM_MAX = 12 * MIB  # bytes; enough for a large suppression list
 
 
 class PageRoute(msgspec.Struct, frozen=True):

@@ -82,7 +82,7 @@ def render(template: str, values: dict[str, Any], reader_time: ReaderTime | None
 
 
 def format_relative_time(at: int | str | None) -> Markup:
-    """Return a time (ms, or ISO 8601) relative to now; the exact time is the tooltip, and read by screen readers."""
+    """Return a time (ms, or ISO 8601) relative to now. Tooltip and screen readers get the exact time."""
     if at is None:
         return Markup('<span class="quiet">never</span>')
     ms, reader_time = _to_ms(at), _READER_TIME.get()

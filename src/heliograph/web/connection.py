@@ -420,7 +420,7 @@ def _encode_head(response: Response, *, close: bool, chunked: bool | None = None
 
 
 class Connections:
-    """All connections of a process, also closed ones with a request still in progress."""
+    """All connections of a process, including closed ones whose request is still in progress."""
 
     def __init__(self, dispatcher: Dispatcher, limit: int = CONNECTIONS_MAX) -> None:
         self.dispatcher = dispatcher

@@ -224,7 +224,7 @@ async def check_database_location(site: Site) -> list[Finding]:
 
 
 async def check_citus(site: Site) -> list[Finding]:
-    """Check Citus' settings on the node that the database URL names, if its extension is installed."""
+    """Check the settings of Citus, if it is installed, on the node that the database URL names."""
     settings = site.settings
     if sqlite_path(settings) is not None:
         return []

@@ -172,7 +172,7 @@ def _parse_number(query: Mapping[str, str], name: str, default: int) -> int:
 
 
 def time_range(query: Mapping[str, str]) -> tuple[int, int]:
-    """Return the exclusive limits of the inclusive `fromdate` and `todate`, which are days or times; UTC by default."""
+    """Return the exclusive time limits for `fromdate` and `todate`: inclusive days or times, in UTC by default."""
     after, before = -1, LATEST_TIME
     if text := query.get("fromdate"):
         after = _parse_time(text, "fromdate") - 1

@@ -145,7 +145,7 @@ def _known_events(names: Iterable[str]) -> list[str]:
 
 
 def _own_events(names: Iterable[str]) -> list[str]:
-    """Return our events for Resend's, without those that never occur, such as opens; refuse if no event remains."""
+    """Convert names of Resend's events to ours, without events that never occur (opens); refuse if none is left."""
     events = [event for name in names for event in EVENTS_BY_RESEND_EVENT.get(name, [])]
     if not events:
         raise InvalidRequest(f"events: use at least one of {', '.join(EVENTS_BY_RESEND_EVENT)}.", param="events")

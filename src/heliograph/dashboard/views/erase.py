@@ -1,4 +1,4 @@
-"""Erases an address of the team: form, confirmation, result."""
+"""Pages that erase an address from the team's records: form, confirmation, result."""
 
 import asyncio
 

@@ -82,11 +82,7 @@ def _new_page(form: dict[str, str], errors: dict[str, str] | None = None) -> Pag
     return Page.form("member_new.html", {"form": form}, errors)
 
 
-async def show(
-    request: PageRequest,
-    errors: dict[str, str] | None = None,
-    new_link: ShownLink | None = None,
-) -> Page:
+async def show(request: PageRequest, errors: dict[str, str] | None = None, new_link: ShownLink | None = None) -> Page:
     members = await request.store.people.list_members(request.team.record.id)
     values = {
         "members": members,

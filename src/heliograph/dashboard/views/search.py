@@ -138,10 +138,7 @@ def _carrier_hits(request: PageRequest, needle: str) -> list[Hit]:
 async def _search_groups(request: PageRequest, text: str) -> list[HitGroup]:
     needle = normalize(" ".join(text.split()))
     if not needle:
-        return [
-            HitGroup(name="Actions", hits=_action_hits(request, "")),
-            *_page_groups(request, ""),
-        ]
+        return [HitGroup(name="Actions", hits=_action_hits(request, "")), *_page_groups(request, "")]
     return [
         HitGroup(name="Actions", hits=_action_hits(request, needle)[:HITS_MAX]),
         *_page_groups(request, needle, HITS_MAX),

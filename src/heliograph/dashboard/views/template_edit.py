@@ -182,7 +182,7 @@ async def _editor(
     draft = find_draft(request.setup, base.id)
     is_submitted = bool(request.form)
     preview_html, edited_template = b"", base
-    if is_submitted or live_template is None:  # otherwise the iframe shows the saved template
+    if is_submitted or live_template is None:  # without a document, the iframe shows the saved template
         edited = await _read_template(request, base, form)
         edited_template = edited.template
         preview_html = await preview_document(request, *_preview_args(request, edited, errors_shown=True))
