@@ -24,13 +24,12 @@ from heliograph.domain.field_docs import (
 from heliograph.domain.ids import timestamp
 from heliograph.domain.mail.unsubscribe import CATEGORIES_MAX, CATEGORY
 from heliograph.domain.refusals import NotFound, TeamNotFound, TeamSuspended
-from heliograph.domain.sending.pricing import Account, Charge, format_money
+from heliograph.domain.sending.pricing import Account, format_money
 from heliograph.domain.setup.records import APPROVAL_HOURS_MAX, CHANNELS, Team, TeamRecord
 from heliograph.domain.text import LINE_MAX, quoted
 from heliograph.manage import credit, people, portals, teams, usage
 from heliograph.manage.credit import CreditAdjustment
 from heliograph.manage.people import PRINTED_LINK, NewPerson
-from heliograph.storage.people import Member
 from heliograph.texts.dashboard_links import portal_link_page, sign_in_link_page
 from heliograph.web.bodies import to_request
 from heliograph.web.paging import ListPage, page_response, read_after, read_limit
@@ -394,7 +393,12 @@ async def list_members(call: Call) -> Response:
     team, query = find_team(call).record.id, call.query()
     limit, after = read_limit(query), query.get("after", "")
     members = sorted(await call.context.store.people.list_members(team), key=lambda member: member.id)
-    return page_response([_to_member(member) for member in members if member.id > after], limit)
+    records = [
+        MemberRecord(id=item.id, email=item.email, name=item.name, role=item.role, invited=bool(item.invited))
+        for item in members
+        if item.id > after
+    ]
+    return page_response(records, limit)
 
 
 async def invite_member(call: Call) -> Response:
@@ -421,12 +425,6 @@ async def remove_member(call: Call) -> Response:
         raise NotFound(f"The team has no member {quoted(id_)}.", param="person_id")
     await people.remove_role(call.context.store, call.actor, id_, member.email, team, member.role)
     return json_response(DeletedMember(id=id_))
-
-
-def _to_member(member: Member) -> MemberRecord:
-    return MemberRecord(
-        id=member.id, email=member.email, name=member.name, role=member.role, invited=bool(member.invited)
-    )
 
 
 # -- credit and usage -------------------------------------------------------------------------------------------------
@@ -469,14 +467,13 @@ async def read_usage(call: Call) -> Response:
                 for channel, counts in result.counts.items()
             }
         ),
-        charges=[_to_charge(kind, charge) for kind, charge in result.charges.items()],
+        charges=[
+            UsageCharge(kind=kind, count=charge.charges, amount=format_money(charge.amount))
+            for kind, charge in result.charges.items()
+        ],
         total=format_money(sum(charge.amount for charge in result.charges.values())),
     )
     return json_response(view)
-
-
-def _to_charge(kind: str, charge: Charge) -> UsageCharge:
-    return UsageCharge(kind=kind, count=charge.charges, amount=format_money(charge.amount))
 
 
 # -- portal -----------------------------------------------------------------------------------------------------------

@@ -26,6 +26,10 @@ from heliograph.web.bodies import parse_json
 ID_ARGUMENT = click.argument("key_or_id", metavar="TOKEN_OR_PUBLIC_ID")
 
 
+def _check_cell(_: click.Context, __: click.Parameter, text: str) -> str:
+    return text and parse_cell_name(text)
+
+
 @click.group()
 def key() -> None:
     """Create, list, rotate and revoke API keys.
@@ -36,13 +40,13 @@ def key() -> None:
 
 @key.command()
 @click.option("--hook", is_flag=True, help="Print a hook's secret, v1,whsec_….")
-@click.option("--cell", metavar="CELL", type=parse_cell_name, help="Cell of the key. Default: none.")
-def mint(hook: bool, cell: str | None) -> None:
+@click.option("--cell", metavar="CELL", default="", callback=_check_cell, help="Cell of the key. Default: none.")
+def mint(hook: bool, cell: str) -> None:
     """Generate a token and print it without storing it.
 
     For a setup file (token = "hk_…") or a secret store. Example: heliograph key mint
     """
-    click.echo(new_token(Clock().random_bytes, cell or "", hook=hook))
+    click.echo(new_token(Clock().random_bytes, cell, hook=hook))
 
 
 @key.command()

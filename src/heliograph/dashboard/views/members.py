@@ -84,9 +84,4 @@ def _new_page(form: dict[str, str], errors: dict[str, str] | None = None) -> Pag
 
 async def show(request: PageRequest, errors: dict[str, str] | None = None, new_link: ShownLink | None = None) -> Page:
     members = await request.store.people.list_members(request.team.record.id)
-    values = {
-        "members": members,
-        "new_link": new_link,
-        "roles": ROLES,
-    }
-    return Page.form("members.html", values, errors)
+    return Page.form("members.html", {"members": members, "new_link": new_link, "roles": ROLES}, errors)

@@ -13,11 +13,8 @@ async def show(request: PageRequest) -> PageResponse:
     before = _parse_cursor(request.query.get("before", ""))
     opt_out_rows = await request.store.opt_outs.list_page(request.team.record.ref, before, PAGE_SIZE)
     rows, last_row = opt_out_rows[:PAGE_SIZE], opt_out_rows[PAGE_SIZE - 1] if len(opt_out_rows) > PAGE_SIZE else None
-    values = {
-        "lines": rows,
-        "before": f"{last_row.created_at}~{last_row.phone}~{last_row.channel}" if last_row else "",
-    }
-    return Page("opt_outs.html", values)
+    cursor = f"{last_row.created_at}~{last_row.phone}~{last_row.channel}" if last_row else ""
+    return Page("opt_outs.html", {"lines": rows, "before": cursor})
 
 
 async def add(request: PageRequest) -> PageResponse:

@@ -324,12 +324,9 @@ def _sent_chart(base: str, counts_by_channel: CountsByChannel, time_buckets: Seq
         Series(CHANNEL_NAMES[series_channel], series_channel, [bucket_counts.sent for bucket_counts in counts])
         for series_channel, counts in counts_by_channel.items()
     ]
-
-    def page_of(bucket: Bucket) -> str:
-        return _messages_url(base, bucket.start, bucket.end, channel=channel)
-
+    bucket_url = partial(_bucket_url, base, "", channel)
     return charts.draw_chart(
-        "Sent", time_buckets, sent_series, format_value=charts.format_count, top_min=2, bucket_url=page_of
+        "Sent", time_buckets, sent_series, format_value=charts.format_count, top_min=2, bucket_url=bucket_url
     )
 
 

@@ -13,11 +13,8 @@ async def show(request: PageRequest) -> PageResponse:
     before = _parse_cursor(request.query.get("before", ""))
     entries = await request.store.unsubscribes.list_page(request.team.record.ref, before, PAGE_SIZE)
     rows, last_row = entries[:PAGE_SIZE], entries[PAGE_SIZE - 1] if len(entries) > PAGE_SIZE else None
-    values = {
-        "lines": rows,
-        "before": f"{last_row.created_at}~{last_row.category}~{last_row.address}" if last_row else "",
-    }
-    return Page("unsubscribes.html", values)
+    cursor = f"{last_row.created_at}~{last_row.category}~{last_row.address}" if last_row else ""
+    return Page("unsubscribes.html", {"lines": rows, "before": cursor})
 
 
 async def add(request: PageRequest) -> PageResponse:
