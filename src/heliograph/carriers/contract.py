@@ -179,9 +179,8 @@ class Carriers:
         self._build = build
         self._instances: dict[str, tuple[records.CarrierRecord, Carrier]] = {}
         self._open_ids: set[str] = set()
-        self._large_callbacks: Counter[tuple[str, str]] = (
-            Counter()
-        )  # large callbacks by ("carrier", id) and ("client", address)
+        # Large callbacks in progress, by ("carrier", id) and by ("client", address)
+        self._large_callbacks: Counter[tuple[str, str]] = Counter()
 
     @contextmanager
     def reserve_large_callback(self, carrier_id: str, client_address: str) -> Iterator[bool]:

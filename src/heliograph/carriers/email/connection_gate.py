@@ -12,7 +12,7 @@ from heliograph.carriers.email.smtp import SmtpSession
 from heliograph.domain.delivery.provider_rates import CONNECTION_LEASE_MS, ConnectionRequest
 from heliograph.domain.limits import SECOND_MS
 
-RENEW_INTERVAL_S = 3.0  # interval at which a process renews its share of the connections
+RENEW_INTERVAL_S = 3.0  # interval at which a process renews its share of the provider's connections
 
 log = structlog.get_logger()
 
@@ -66,7 +66,7 @@ class ConnectionGate:
         return self._opened
 
     def limit_to_opened(self) -> None:
-        """Open no further connections until the share is renewed, because the provider refused one."""
+        """Open no further connections until the share is renewed, because the provider refused a connection."""
         self._resize(min(self._allowed, max(1, self._opened)))
 
     def count_opened(self) -> None:
@@ -87,7 +87,7 @@ class ConnectionGate:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _keep_lease(self) -> None:
-        """Renew this process's share while it has messages or connections, then release the share."""
+        """Renew this process's share while the process has messages or open connections, then release the share."""
         valid_until = 0.0
         loop_time = asyncio.get_running_loop().time
         try:

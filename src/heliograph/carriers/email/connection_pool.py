@@ -56,9 +56,9 @@ class _HostState:
     def __init__(self, connections: int) -> None:
         self.slots = PrioritySemaphore(connections)
         self.messages = 0  # messages that have or await a connection
-        self.connections_in_use = 0  # messages that have a connection
+        self.connections_in_use = 0  # connections on which a message is being sent
         self.idle: dict[SmtpSession, float] = {}  # idle connection → expiry time, the oldest first
-        self.has_timer = False  # a timer for the oldest connection is set
+        self.has_timer = False  # whether a timer will close the oldest idle connection
         # source address → end of its pause and the detail of the 421 reply; None: all source addresses
         self.pauses: dict[str | None, tuple[float, Mapping[str, Any]]] = {}
 
@@ -277,7 +277,6 @@ class ConnectionPool:
             break
 
     def _quit_in_background(self, session: SmtpSession) -> None:
-        """Close the connection in the background."""
         task = asyncio.get_running_loop().create_task(session.quit())
         self._quit_tasks.add(task)
         task.add_done_callback(self._quit_tasks.discard)

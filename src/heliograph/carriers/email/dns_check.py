@@ -149,9 +149,9 @@ async def _check_record(source: DnsSource, record: Record) -> Verdict:
 
 
 async def _is_at_all_servers(source: DnsSource, record: Record) -> bool:
-    """Return whether every name server of the zone that answers has the record, or an alias in its place.
+    """Return whether each name server of the zone that responds has the record, or an alias in its place.
 
-    Mail signed by a key that one of them lacks would fail at the receivers that ask this server.
+    A receiver that queries a server without the key cannot verify mail that is signed with the key.
     """
     name = dns.name.from_text(record.name)
     for response in await source.query_all(name, record.type, skip_silent=True):
@@ -269,9 +269,9 @@ class AuthoritativeServers:
     async def query_all(
         self, name: dns.name.Name, rdtype: str, *, skip_silent: bool = False
     ) -> list[dns.message.QueryMessage]:
-        """Return the response of every server; raise NoUsableResponse if any server gives none, or skip such servers.
+        """Return the response of every server. A server without a response raises NoUsableResponse, or is skipped.
 
-        It suffices that one of a server's addresses responds: this machine may have no IPv6.
+        One responding address per server suffices, because this machine may have no IPv6.
         """
         request = dns.message.make_query(name, rdtype, flags=0, use_edns=True)
         responses = []
@@ -342,7 +342,7 @@ class AuthoritativeServers:
             answer = await self._system_resolver.query(name, "NS")
         except NameNotFound:
             return []
-        if answer.rrset is None or answer.rrset.name != name:  # an alias: these servers are of another zone
+        if answer.rrset is None or answer.rrset.name != name:  # an alias: the servers are those of another zone
             return []
         return sorted(rdata.target for rdata in answer.rrset)
 

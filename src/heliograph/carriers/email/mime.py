@@ -44,7 +44,7 @@ _ASCII_DISPLAY_NAME = re.compile("[ -~]{1,400}")
 # so that unfolding restores it exactly.
 _UNENCODED_TEXT = re.compile("[!-~](?:[ -~]*[!-~])?")
 _FOLDING_SPACE = re.compile("(?<=[!-~]) (?=[!-~])")
-# Maximum characters without such a space, so that the line with the field name stays below LINE_MAX
+# Maximum characters between two folding spaces, so that the line with the field name stays below LINE_MAX
 _UNBROKEN_MAX = 900
 _QUOTABLE_FILENAME = re.compile(r"[ !#-\[\]-~]{1,50}")  # needs no escaping inside quotes
 _TYPE_PARAMETER = re.compile("(charset|method)=([A-Za-z0-9._:+-]{1,40})")
@@ -52,7 +52,7 @@ _FIELD_NAME = re.compile(rb"[!-9;-~]+")
 
 _NOT_CONTROL = bytes([*range(0x20, 0x7F), *range(0x80, 0x100)])
 _QP_LITERAL = bytes(byte for byte in b"\t\r\n" + bytes(range(0x20, 0x7F)) if byte != ord("="))
-# An escaped space or tab that makes its line too long
+# Matches an escaped space or tab at the end of a line that the escape makes too long
 _OVERLONG_LINE_END = re.compile(rb"=(?:20|09)(?<=[^\r\n]{77})(?=\r\n)")
 _DOT_OR_FROM_LINE = re.compile(rb"\r\n((?:\.|From )[^\r]*)")
 _LONE_CR, _LONE_LF = re.compile(rb"\r(?!\n)"), re.compile(rb"(?<!\r)\n")
@@ -280,9 +280,9 @@ def _check_no_control(text: str) -> str:
 
 
 def _encoded_words(text: str) -> list[bytes]:
-    """Return the text as encoded words (RFC 2047), in Q or base64 encoding, depending on the share of escapes.
+    """Return the text as encoded words (RFC 2047): in Q encoding if few bytes need an escape, otherwise in base64.
 
-    Readers ignore the space between two encoded words.
+    Mail readers ignore the space between two encoded words.
     """
     encoded = text.encode()
     if 6 * len(encoded.translate(None, b" " + _Q_LITERAL)) < len(encoded):
@@ -485,5 +485,6 @@ def _escape_line_start(line: bytes) -> bytes:
 
 def _exact_quoted_printable(content: bytes) -> bytes:
     """Return an ASCII file in quoted-printable; every byte is preserved, including line ends other than CRLF."""
+    # Each lone CR or LF becomes a byte that does not occur in ASCII; the escape of that byte is then replaced.
     marked = _LONE_LF.sub(b"\x81\r\n", _LONE_CR.sub(b"\x80", content))
     return _quoted_printable(marked).replace(b"=80", b"=0D").replace(b"=81\r\n", b"=0A=\r\n")

@@ -17,7 +17,7 @@ from heliograph.runtime.resolver import DnsTimeout, NameNotFound
 MAX_AGE_S = 31_557_600  # one year, the limit of RFC 8461
 FETCH_TIMEOUT_S = 30.0  # timeout of a fetch, during which the mail waits
 FAILED_FETCH_RETRY_S = 300.0  # delay before a failed fetch is retried
-CACHED_DOMAINS_MAX = 10_000  # cached domains
+CACHED_DOMAINS_MAX = 10_000
 
 _TXT_RECORD = re.compile(r"v=STSv1\s*;(?:.*;)?\s*id=([A-Za-z0-9]{1,32})\s*(?:;.*)?")
 

@@ -32,9 +32,8 @@ from heliograph.runtime.tls_roots import system_roots
 
 ADDRESSES_PER_ATTEMPT_MAX = 5  # maximum addresses tried in one delivery attempt
 NEW_ADDRESS_MAX_S = 120.0  # seconds after which no further address is tried
-BUSY_HOST_RETRY_S = (
-    10.0  # delay before a host with no free connection is tried again; mail for other hosts is sent meanwhile
-)
+# Delay before a host with no free connection is tried again; mail for other hosts is sent meanwhile
+BUSY_HOST_RETRY_S = 10.0
 
 
 def dns_query_function(server: str | None) -> QueryDns:
@@ -98,10 +97,10 @@ class Mx(Carrier):
             await self._limiter.close()
 
     async def _try_addresses(self, domain: str, mx_records: MxRecords, message: OutboundMessage) -> Outcome:
-        """Try the addresses in order until a server accepts or refuses the mail, or a limit is reached.
+        """Try the addresses in order until a server accepts or refuses the mail, and return that outcome.
 
-        Otherwise, return the last deferral by a server; if no server deferred the mail, the last deferral for an
-        internal reason (`held`); without any deferral, the last outcome.
+        If none does, or a limit ends the attempt, return the last deferral by a server; if there is none, the last
+        deferral for an internal reason (`held`); if there is none either, the last outcome.
         """
         deadline = asyncio.get_running_loop().time() + NEW_ADDRESS_MAX_S
         outcomes: list[Outcome] = []
@@ -116,9 +115,8 @@ class Mx(Carrier):
                         outcome = await self._pool.send(target, message, mail)
                     if not isinstance(outcome, Deferred) or "uncertain" in outcome.detail:
                         return _with_tried_hosts(outcomes, outcome)
-                    outcomes.append(
-                        replace(outcome, unreachable=False)
-                    )  # only the host is unreachable, not this carrier
+                    # Only the host is unreachable, not this carrier
+                    outcomes.append(replace(outcome, unreachable=False))
                     if self._limiter and (outcome.detail.get("reason") or is_rate_refusal(outcome.detail)):
                         break  # the limits of the other hosts are the same
                 else:
@@ -137,32 +135,32 @@ class Mx(Carrier):
 
         A critical message whose attempt is refused because of the rate is sent from another address at once.
         """
-        admission = await limiter.admit(provider_of(domain, target.host), target.address, message)
-        if isinstance(admission, Deferred):
-            return replace(admission, detail=_detail(target.host, "") | admission.detail)
-        outcome = await self._send_admitted(limiter, admission, target, message)
+        permit_or_deferral = await limiter.admit(provider_of(domain, target.host), target.address, message)
+        if isinstance(permit_or_deferral, Deferred):
+            return replace(permit_or_deferral, detail=_detail(target.host, "") | permit_or_deferral.detail)
+        outcome = await self._send_admitted(limiter, permit_or_deferral, target, message)
         if message.priority == "critical" and is_rate_refusal(outcome.detail):
-            second = await limiter.admit(admission.provider, target.address, message)
-            if not isinstance(second, Deferred):
-                return await self._send_admitted(limiter, second, target, message)
+            permit_or_deferral = await limiter.admit(permit_or_deferral.provider, target.address, message)
+            if not isinstance(permit_or_deferral, Deferred):
+                return await self._send_admitted(limiter, permit_or_deferral, target, message)
         return outcome
 
     async def _send_admitted(
-        self, limiter: ProviderLimiter, admission: SendPermit, target: Destination, message: OutboundMessage
+        self, limiter: ProviderLimiter, permit: SendPermit, target: Destination, message: OutboundMessage
     ) -> Outcome:
         try:
             outcome = await self._pool.send(
-                replace(target, source_address=admission.source),
-                limiter.with_recheck(message, admission),
+                replace(target, source_address=permit.source),
+                limiter.with_recheck(message, permit),
                 await self._prepare(message),
-                admission.gate,
-                admission.mails_per_connection,
+                permit.gate,
+                permit.mails_per_connection,
             )
         except Held as held:
             return replace(held.outcome, detail=_detail(target.host, "") | held.outcome.detail)
         finally:
-            admission.quota.pause.end_sending(admission)
-        limiter.report(admission, outcome.detail)
+            permit.quota.pause.end_sending(permit)
+        limiter.report(permit, outcome.detail)
         return outcome
 
     async def _targets(

@@ -56,7 +56,7 @@ class MxResolver:
     async def mx_records(self, domain: str) -> MxRecords:
         """Return the domain's mail exchangers; hosts of equal preference are shuffled.
 
-        Raises NullMx if it accepts no mail.
+        Raises NullMx if the domain accepts no mail.
         """
         answer = await self._query(domain, "MX")
         records = [(record.preference, self._random.random(), _name_text(record.exchange)) for record in answer]

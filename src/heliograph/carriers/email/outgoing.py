@@ -28,9 +28,8 @@ T = TypeVar("T")
 CACHED_MAILS_MAX = 200  # maximum cached mails, kept for their other recipients; large attachments stay on disk
 CACHED_BYTES_MAX = 32 * MIB  # maximum bytes of the contents of all cached mails
 INLINE_CONTENT_MAX = 32 * KIB  # bytes of content that are built on the event loop, in one or two milliseconds
-INLINE_HEADERS_MAX = (
-    2 * KIB
-)  # characters of headers built on the event loop; one takes as long as 30 characters of body
+# Characters of headers that are built on the event loop; a character takes as long as 30 characters of the body
+INLINE_HEADERS_MAX = 2 * KIB
 UNSUBSCRIBE_HEADERS = {"list-unsubscribe", "list-unsubscribe-post"}
 SIGNING_THREADS = 2  # number of signing threads; more would only compete for the GIL
 SIGN_BATCH_MAX = 16  # maximum mails signed per call into a thread
@@ -139,7 +138,7 @@ class MailPreparer:
         entry = self._cache_entry(message)
         async with entry.lock:
             if entry.signed:
-                await self._fetch_blobs(entry.blobs)  # may have been evicted since an earlier attempt
+                await self._fetch_blobs(entry.blobs)  # a blob may have been evicted since an earlier attempt
             else:
                 entry.signed = await self._build_and_sign(message, entry)
             return entry.signed
@@ -192,7 +191,7 @@ class MailPreparer:
                         result.set_exception(signed)
                     else:
                         result.set_result(signed)
-        finally:  # immediately, so that the next call of `_queue_work` does not rely on this task
+        finally:  # before this task ends, so that the next call of `_queue_work` does not rely on it
             self._threads.discard(asyncio.current_task())
 
     def _next_batch(self) -> list[QueuedWork]:
@@ -221,12 +220,12 @@ class MailPreparer:
     def _added_headers(self, message_id: str, content: EmailContent, domain: str) -> dict[str, str]:
         """Return the header fields for unsubscribing, and those that attribute complaints."""
         headers: dict[str, str] = {}
-        given, domain = {name.lower() for name in content.headers}, verp.bounce_domain(domain)
-        if content.unsubscribe_url and given.isdisjoint(UNSUBSCRIBE_HEADERS):
+        names, domain = {name.lower() for name in content.headers}, verp.bounce_domain(domain)
+        if content.unsubscribe_url and names.isdisjoint(UNSUBSCRIBE_HEADERS):
             address = verp.sign_unsubscribe_address(self._envelope_key, message_id, domain)
             headers["List-Unsubscribe"] = f"<{content.unsubscribe_url}>, <mailto:{address}>"
             headers["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
-        if "feedback-id" not in given:
+        if "feedback-id" not in names:
             headers["Feedback-ID"] = content.feedback_id or self._system_feedback_id
         if self._receives_complaints:
             address = verp.sign_return_path(self._envelope_key, message_id, verp.ANY_RECIPIENT, domain, self._now())
@@ -251,7 +250,7 @@ def _blobs(content: EmailContent) -> list[str]:
 
 
 def _is_quick(message: OutboundMessage, content: EmailContent) -> bool:
-    """Return whether to build the mail on the event loop: in a thread, contention for the GIL would double the time."""
+    """Return whether to build the mail on the event loop, because in a thread it would take twice as long (GIL)."""
     has_text = content.text is not None or content.html is None  # converting HTML to text takes milliseconds
     header_values = (content.subject, *content.to, *content.cc, *content.headers.values())
     is_small = len(message.content) <= INLINE_CONTENT_MAX and sum(map(len, header_values)) <= INLINE_HEADERS_MAX

@@ -36,9 +36,9 @@ from heliograph.domain.setup.source_options import DEFAULT_POOL, SourcePool, add
 from heliograph.inbound.policy.smtp_reply import is_connection_refusal, is_rate_refusal, pauses_host
 from heliograph.runtime import metrics
 
-CRITICAL_REPORT_S = 0.5  # delay until messages sent without a token are counted for all processes
-RETRY_S = 1.0  # wait until the shared state is accessed again if it could not be reached
-SENDING_MAX = 8  # messages under way at once after a refusal, above which their number is not limited any more
+CRITICAL_REPORT_S = 0.5  # delay until messages sent without a token are reported to the other processes
+RETRY_S = 1.0  # delay before another access to the shared state after it could not be reached
+SENDING_MAX = 8  # after a refusal, the limit on messages under way grows up to this number and is then lifted
 RECHECK_MS = 2 * TOKEN_VALID_MS  # a message that waited longer for a connection needs a new token
 TEXT_BY_REASON: dict[HoldReason, str] = {
     "provider_rate": "the rate limit for {provider} is reached",
@@ -72,7 +72,7 @@ class SendPermit(msgspec.Struct, kw_only=True, eq=False):
     source: str | None
     provider: str
     quota: "Quota"
-    attempted_at: int  # time of the admission, or of the check just before the message was sent
+    attempted_at: int  # time of the permission, or of the check just before the message was sent
     has_token: bool
     is_critical: bool
     gate: ConnectionGate | None
@@ -82,17 +82,17 @@ class SendPermit(msgspec.Struct, kw_only=True, eq=False):
 class RefusalPause:
     """The pause after a provider refused a message because of the rate, as known to this process.
 
-    After the pause one message is sent first. Then one more is sent at once each time as many were accepted, so that a
-    backlog is not refused as a whole.
+    After the pause, one message, the probe, is sent first. Then the limit on messages under way grows by one each time
+    the provider has accepted as many messages as the limit permits, so that a backlog is not refused as a whole.
     """
 
     def __init__(self) -> None:
         self._pause = Pause()
-        self._probe: SendPermit | None = None  # the message that is sent first
-        self._probe_at = 0  # when to ask again whether this process may send it
+        self._probe: SendPermit | None = None  # the probe under way
+        self._probe_at = 0  # when to ask again whether this process may send the probe
         self._sending = set[SendPermit]()  # messages under way that were sent after the refusal
-        self._sending_max: int | None = None  # None: no limit
-        self._accepted = 0  # messages accepted since that maximum grew
+        self._sending_max: int | None = None  # limit on messages under way; None: no limit
+        self._accepted = 0  # messages accepted since the limit last changed
 
     @property
     def refused_at(self) -> int:
@@ -100,12 +100,12 @@ class RefusalPause:
 
     @property
     def is_active(self) -> bool:
-        """Return whether messages wait for the reply to the one that is sent first."""
+        """Return whether the provider refused a message and has not accepted a probe since."""
         return self._pause.refusals > 0
 
     @property
     def is_recovering(self) -> bool:
-        """Return whether few messages were accepted since the last refusal."""
+        """Return whether messages under way are still limited because of the last refusal."""
         return self._sending_max is not None
 
     def ends_at(self, now: int, permit: SendPermit | None = None, *, is_critical: bool = False) -> int | None:
@@ -119,7 +119,7 @@ class RefusalPause:
         return now + PROBE_WAIT_MS if is_full else None
 
     def start_sending(self, permit: SendPermit) -> bool:
-        """Count the message as under way; return whether it is the first after a pause, which one process sends."""
+        """Count the message as under way; return whether it is a new probe, which only one process may send."""
         is_first = self.is_active and permit is not self._probe
         if self.is_active:
             self._probe = permit
@@ -133,11 +133,11 @@ class RefusalPause:
             self._probe = None
 
     def wait_for_probe(self, until: int) -> None:
-        """Send no message until then, because another process waits for the reply to its first message."""
+        """Send no message before `until`, because another process waits for the reply to its probe."""
         self._probe_at = until
 
     def accept(self, permit: SendPermit) -> bool:
-        """Process another reply than a refusal; return whether it ends the pause."""
+        """Process a reply that is no refusal because of the rate; return whether the reply ends the pause."""
         if permit.attempted_at <= self._pause.refused_at:
             return False
         if self._sending_max is not None:
@@ -155,7 +155,7 @@ class RefusalPause:
         self._sending_max, self._accepted = 1, 0
 
     def adopt(self, shared: Pause) -> None:
-        """Take over the state shared by all processes unless this process knows of later replies."""
+        """Adopt the pause shared by all processes unless this process knows of later replies."""
         if shared.refused_at > self._pause.refused_at:
             if shared.refusals:
                 self._sending_max, self._accepted = 1, 0
@@ -191,11 +191,12 @@ class Quota:
         self._tokens = 0
         self._granted_in = 0  # second in which the current tokens were granted
         self._valid_until = 0
-        self._unused: dict[int, int] = {}
-        self._critical = 0
+        self._unused: dict[int, int] = {}  # second → unused tokens granted in it, to be returned
+        self._critical = 0  # critical messages that were sent without a token and are not reported yet
         self._refusals: list[RateRefusal] = []
-        self._replied_at = 0  # when a message was sent whose reply ended a pause
+        self._replied_at = 0  # when the message was sent whose reply ended a pause; 0: nothing to report
         self.pause = RefusalPause()
+        # By `reserves_time`: messages that wait for a token, as (was held before, future)
         self._waiting: dict[bool, list[tuple[bool, asyncio.Future[NextAttempt | None]]]] = {True: [], False: []}
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -247,16 +248,16 @@ class Quota:
         self._start()
 
     def report_reply(self, attempted_at: int) -> None:
-        """Report the reply that ended a pause to the other processes."""
+        """Report to the other processes that the reply to the message sent at `attempted_at` ended a pause."""
         self._replied_at = attempted_at
         self._start()
 
     async def claim_probe(self, *, is_critical: bool) -> int | None:
-        """Return when to try again, or None if this process may send one message after a pause."""
+        """Return when to ask again, or None if this process may send the probe after a pause."""
         try:
             return (await self._access(probe=ProbeClaim(is_critical=is_critical))).probe_at
         except Exception as error:
-            # Each process then sends one message.
+            # Each process then sends a probe.
             log.warning("cannot read the provider limits", provider=self.key.provider, error=type(error).__name__)
             return None
 
@@ -355,7 +356,7 @@ class Quota:
         return (await self._access(connections=request)).connections
 
     async def _access(self, **requests: Any) -> ExchangeResult:
-        """Send requests to the shared state and take over the pause that it has."""
+        """Send requests to the shared state and adopt its pause."""
         result = await self._exchange(Exchange(key=self.key, limits=self.limits, **requests))
         self.pause.adopt(result.pause)
         return result
@@ -410,7 +411,7 @@ class ProviderLimiter:
         permit.attempted_at = self._now()
 
     async def _start_sending(self, permit: SendPermit) -> None:
-        """Count the message as under way if its provider refused one. Raises Held if it must wait for others."""
+        """Count the message as under way after a refusal. Raises Held if it must wait for the end of the pause."""
         pause = permit.quota.pause
         if paused_until := pause.ends_at(self._now(), permit, is_critical=permit.is_critical):
             raise self._held(permit.provider, NextAttempt(paused_until, "provider_rate"))

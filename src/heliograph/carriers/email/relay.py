@@ -43,7 +43,8 @@ class Relay(Carrier):
         options: RelayOptions,
         prepare: PrepareMail,
         *,
-        http: CarrierHttp | None = None,  # for requests that callbacks need; connects only to checked addresses
+        # For requests that a provider's callback makes necessary, such as a confirmation; refuses internal addresses
+        http: CarrierHttp | None = None,
         smtp_options: SmtpOptions = DEFAULT_OPTIONS,
         limits: PoolLimits = LIMITS,
     ) -> None:
@@ -68,7 +69,7 @@ class Relay(Carrier):
         if self._provider:
             mail = _with_headers(mail, self._provider.tracking_headers(message.message_id))
         outcome = await self._pool.send(self._destination, message, mail)
-        if isinstance(outcome, Deferred) and pauses_host(outcome.detail):  # relay is shutting down: not an attempt
+        if isinstance(outcome, Deferred) and pauses_host(outcome.detail):  # the relay shuts down: not an attempt
             outcome = replace(outcome, held=True, retry_after_ms=int(self._pause_s * SECOND_MS))
         completed = complete_outcome(
             outcome, message, "smtp", started_at, accepted_is_delivered=self._accepted_is_delivered

@@ -24,7 +24,7 @@ from heliograph.runtime.tls_roots import system_roots
 # byte; encrypted: require STARTTLS with any certificate.
 TlsMode = Literal["none", "opportunistic", "encrypted", "verified", "implicit", "dane"]
 
-# Suffix in the timeline
+# Suffix of the TLS version in the timeline
 TLS_SUFFIX_BY_MODE: dict[TlsMode, str] = {"verified": " verified", "implicit": " verified", "dane": " dane"}
 
 # TLSA usages for SMTP (RFC 7672, 3.1): a certificate authority, or the server's own certificate.

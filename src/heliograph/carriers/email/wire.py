@@ -105,7 +105,7 @@ class SmtpClientConnection(asyncio.Protocol):
             self.transport.write(data)
 
     async def drain(self, seconds: float) -> None:
-        """Wait until the write buffer has drained."""
+        """Wait until the write buffer has space again; raise ProtocolError if the connection is broken."""
         if not self._writable.is_set():
             async with asyncio.timeout(seconds):
                 await self._writable.wait()

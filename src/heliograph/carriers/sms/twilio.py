@@ -48,7 +48,7 @@ CLOCK_SKEW_MAX_MS = 5 * SECOND_MS  # tolerated difference between Twilio's clock
 INBOUND_STATUS = "received"  # state of an inbound message; the documented parameters do not include it
 EMPTY_TWIML = b"<Response></Response>"  # empty TwiML; Twilio would send any other response as a reply
 VALIDITY_MAX_S = 36_000
-LOOKUP_PAGE_SIZE = 100  # messages to one number that a lookup reads
+LOOKUP_PAGE_SIZE = 100  # maximum messages to a number that a lookup reads
 
 STATE_BY_STATUS = {
     "accepted": "sent",

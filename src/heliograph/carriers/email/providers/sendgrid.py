@@ -50,7 +50,6 @@ SUPPRESSION_REASON_PREFIXES = (
     "bounced email",
     "group unsubscribe",
 )
-# Bounce classification → cause, and prefix of the reason of a drop → cause
 CAUSE_BY_CLASSIFICATION = {
     "Invalid Address": "unknown_user",
     "Invalid": "unknown_user",

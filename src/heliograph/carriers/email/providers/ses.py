@@ -218,7 +218,6 @@ def _event_kind(event_type: str, event_detail: Mapping[str, Any]) -> EventKind |
     return KIND_BY_EVENT.get(event_type)
 
 
-# Causes by `delayType`.
 CAUSE_BY_DELAY_TYPE = {
     "InternalFailure": "carrier_trouble",
     "MailboxFull": "mailbox_full",

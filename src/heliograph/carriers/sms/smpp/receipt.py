@@ -80,7 +80,7 @@ def parse_receipt(message: ShortMessage, form: IdForm) -> CarrierReport | None:
     state = _message_state(message, fields)
     if not (id_in_tlv or id_in_text) or not state:
         return None
-    # The TLV then has the format of submit_sm_resp
+    # If the two ids differ, the TLV has the format of submit_sm_resp
     if id_in_tlv and id_in_text and _normalize_id(id_in_tlv) != _normalize_id(id_in_text):
         id_ = normalize_submit_id(id_in_tlv, form)
     else:
@@ -129,8 +129,8 @@ def _split_header(message: ShortMessage) -> tuple[bytes, bytes]:
 def _read_concatenation(message: ShortMessage, header: bytes) -> tuple[str, int, int] | None:
     """Return (reference, number of parts, position of this part); None if the message is not split.
 
-    The reference begins with its source, the id of a header element or `sar` for TLVs: equal numbers from different
-    sources are different references.
+    The reference is prefixed with where it comes from (the id of a header element, or `sar` for TLVs), because the same
+    number from two places means two different messages.
     """
     concatenation = None
     while len(header) >= 2:
@@ -160,7 +160,6 @@ def _receipt_fields(message: ShortMessage) -> dict[str, str]:
 
 @lru_cache(maxsize=64)  # few distinct spellings occur
 def _normalize_field_name(key: str) -> str:
-    """Normalize the name of a receipt's field."""
     return key.lower().replace(" ", "").replace("_", "")
 
 

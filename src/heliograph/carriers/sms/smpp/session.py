@@ -12,7 +12,7 @@ from heliograph.carriers.sms.smpp import command, status
 from heliograph.carriers.sms.smpp.pdu import SEQUENCE_MAX, MalformedPdu, Pdu, PduReader, encode_pdu
 
 LINGER_S = 1.0  # time for the last bytes to be sent before the connection is aborted
-WRITE_BUFFER_MAX = 1 << 20  # bytes that the carrier has not read yet; more than a full window
+WRITE_BUFFER_MAX = 1 << 20  # bytes that wait until the carrier reads them; a full window of submits is smaller
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +98,6 @@ class SmppSession(asyncio.Protocol):
             self.end("sent invalid SMPP data")
 
     def _handle_request(self, pdu: Pdu) -> None:
-        """Handle a request of the peer."""
         match pdu.command:
             case command.DELIVER_SM | command.DATA_SM:
                 self._handle_inbound(self, pdu)
@@ -164,10 +163,10 @@ class SmppSession(asyncio.Protocol):
             self.end("was unbound")
 
     async def _respond_to_unbind(self, pdu: Pdu) -> None:
-        """Respond to the peer's unbind after all submits have a response, then close the connection.
+        """Respond to the peer's unbind, then close the connection. Wait for outstanding submits before and after.
 
-        Many SMSCs close the connection on unbind_resp, and submits without a response would be sent again. Some
-        SMSCs respond to submits only after unbind_resp.
+        Before, because many SMSCs close the connection on unbind_resp, and submits without a response would be sent
+        again. After, because some SMSCs respond to submits only after unbind_resp.
         """
         await self.wait_for_submits()
         self.respond(pdu)

@@ -5,9 +5,9 @@ import asyncio
 from heliograph.carriers.connection_queue import PrioritySemaphore
 from heliograph.carriers.contract import OutboundMessage
 
-# Placeholder that occupies the slot in a pause
+# Occupies the slot during a pause
 PLACEHOLDER = OutboundMessage(message_id="", address="", content=b"", attempt=0)
-CATCH_UP_S = 0.01  # maximum delay of a late timer that the next submits may catch up
+CATCH_UP_S = 0.01  # maximum delay, caused by a late timer, that the next submits may make up for
 
 
 class SubmitThrottle:
