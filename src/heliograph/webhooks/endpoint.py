@@ -41,7 +41,7 @@ QUEUE_MAX_AGE_MS = SECOND_MS  # deliveries queued for longer are read again, bec
 RECORD_DELAY_S = 0.005  # maximum wait after a finished attempt, so that several are recorded together
 IDLE_S = 30.0  # after this time without deliveries, the endpoint is released
 STORE_RETRY_S = 0.5  # pause after the store was unavailable
-# longer than any attempt; the last one starts this long before the end of the lease
+# Longer than any attempt. None is started later than this long before the end of the lease
 ATTEMPT_MAX_MS = 20 * SECOND_MS
 
 
@@ -70,7 +70,7 @@ class SharedState:
         self.secrets_of = secrets_of
         self.stopping = asyncio.Event()
         self.in_flight = 0
-        self.unrecorded: set[int] = set()  # keys of deliveries whose attempts the store could not record yet
+        self.unrecorded: set[int] = set()  # keys of deliveries with attempts that the store could not record yet
 
 
 class Endpoint:
@@ -80,7 +80,7 @@ class Endpoint:
         self.lease = lease
         self.lease_until = lease_until  # monotonic ms; 0 once the lease is lost or the receiver responded 410 Gone
         self._shared = shared
-        # whether this is the queue for callback URLs of individual messages
+        # Whether this is the queue for the callback URLs of messages
         self._is_callback_queue = lease.webhook.endswith(CALLBACK_SUFFIX)
         self._wake = asyncio.Event()
         self._stale = True  # True if the store may have more due deliveries than `_queued`
@@ -130,7 +130,7 @@ class Endpoint:
             return True
 
     def _find_open_webhook(self) -> Webhook | None:
-        """Return the webhook if attempts may start; None if not."""
+        """Return the webhook if attempts to it may start now, else None."""
         hook = self._shared.store.setup.current.records.get(
             ("webhook", self.lease.webhook.removesuffix(CALLBACK_SUFFIX))
         )
@@ -157,7 +157,7 @@ class Endpoint:
         self._stale |= limit in (len(deliveries.new), len(deliveries.repeated))
         # Alternate new and repeated deliveries, so that neither delays the other.
         pairs = zip_longest(deliveries.new, deliveries.repeated)
-        # recorded during the read, so possibly read as still due
+        # Deliveries recorded during the read may have been read as still due
         excluded_keys = self._started.keys() | self._recorded_keys
         self._queued = [due for pair in pairs for due in pair if due and due.key not in excluded_keys]
 
@@ -207,7 +207,7 @@ class Endpoint:
                 is_callback=self._is_callback_queue,
             )
             self._finished.append((attempt, hook))
-            # start no more attempts, although the webhook is not disabled yet
+            # Start no more attempts, although the webhook is not disabled yet
             if attempt.state != "delivered" and _is_gone(attempt):
                 self.lease_until = 0
                 self._wake.set()
@@ -217,7 +217,7 @@ class Endpoint:
             self._shared.in_flight -= 1
             if self._in_flight <= WINDOW // 2:
                 self._wake.set()
-            elif len(self._finished) == 1:  # the first to be recorded: wait for more
+            elif len(self._finished) == 1:  # wait for more attempts, to record them together
                 asyncio.get_running_loop().call_later(RECORD_DELAY_S, self._wake.set)
 
     async def _post(self, due: DueDelivery, hook: Webhook, now: int, team_now: int) -> PostResult:

@@ -66,7 +66,7 @@ URL = describe(
     "Where events are sent: http or https, without a fragment. `user:password@` before the host is sent as Basic "
     "authentication and never shown again.",
     maxLength=URL_MAX,
-    # stricter than the check, which also accepts non-ASCII host names and IP addresses that the operator allows
+    # Stricter than `check_target`, which also accepts non-ASCII host names and IP addresses that the operator allows
     pattern=rf"^[Hh][Tt][Tt][Pp][Ss]?://{DOMAIN_NAME}(:[1-9][0-9]{{0,3}})?(/[A-Za-z0-9._~!$&'()*+,;=:@/?-]*)?$",
 )
 
@@ -185,10 +185,7 @@ class Webhooks:
         return await self.create(actor, team, WebhookRequest(url=url, events=["*"], description=BIN_DESCRIPTION))
 
     def secrets_of(self, hook: Webhook) -> list[str]:
-        """Return the current secret, decrypted, in a list.
-
-        Empty if the master secret changed and it cannot be decrypted.
-        """
+        """Return a list with the decrypted current secret; empty if the master secret changed since its encryption."""
         with suppress(ValueError):
             return [self._vault.decrypt(hook.secret, f"webhook/{hook.id}").decode()]
         return []
@@ -225,10 +222,7 @@ class Webhooks:
         return lambda: pair
 
     async def _changed_url_fields(self, hook: Webhook, new_url: str) -> dict[str, Any]:
-        """Return the changed fields of the URL.
-
-        A new URL deletes the stored login, so that no other host receives it.
-        """
+        """Return the fields that change with the URL. A new URL removes the login, lest another host receive it."""
         url, login = _split_login(new_url)
         if url != hook.url:
             await self.check_target(url)
@@ -284,10 +278,7 @@ class Webhooks:
             raise InvalidRequest(f"The team has no events {shown_ids}.", param=param) from None
 
     async def deliveries(self, team: str | None, id_: str, before: str | None, limit: int) -> list[DeliveryRecord]:
-        """Return deliveries of events before the event `before`, newest first.
-
-        One more than `limit` if there are more.
-        """
+        """Return deliveries of events before the event `before`, newest first; `limit` + 1 if there are more."""
         rows = await self._store.deliveries.list_page(self.find(team, id_).id, before, limit)
         return [_to_record(delivery) for delivery in rows]
 
@@ -355,7 +346,7 @@ def _describe_selection(selection: ReplaySelection) -> str:
     if selection.event_ids is not None:
         return selection.event_ids[0] if len(selection.event_ids) == 1 else f"{len(selection.event_ids)} events"
     times = {"after": selection.created_after, "before": selection.created_before}
-    bounds = [f"{label} {timestamp(time)}" for label, time in times.items() if time is not None]
+    bounds = [f"{label} {timestamp(at)}" for label, at in times.items() if at is not None]
     return " ".join(["events that failed" if selection.failed_only else "events", *bounds])
 
 

@@ -32,7 +32,7 @@ AFTER_ANY_ID = "~"  # sorts after every id; the first page starts here
 
 
 class NoSuchEvents(Exception):
-    """The team has no published events with these ids."""
+    """Raised if the team has no published events with these ids."""
 
     def __init__(self, ids: Sequence[str]) -> None:
         super().__init__(f"no events {', '.join(ids)}")
@@ -81,7 +81,7 @@ class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
     answer: str
     state: str  # delivered, waiting, exhausted
     due_at: int  # time of the next attempt if `state` is waiting
-    # Sent to the callback URL of a message, which does not affect whether the endpoint is failing
+    # Sent to the callback URL of a message: the result does not count for whether the webhook is failing
     is_callback: bool = False
 
 
@@ -116,10 +116,7 @@ class ReplaySelection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _ReplayRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A replay request.
-
-    It includes events that were sent to the webhook before, even if the webhook does not subscribe to their type now.
-    """
+    """A replay request. Events that were sent to the webhook before match even if it no longer subscribes to them."""
 
     team: int
     webhook: str
@@ -156,9 +153,9 @@ async def claim(tx: Tx, owner: str, webhooks: Iterable[str], leases: Leases) -> 
     return [Lease(*row) for row in claimed]
 
 
-async def renew(tx: Tx, owner: str, held: Sequence[Lease], leases: Leases) -> set[str]:
-    """Renew leases; return the webhooks whose lease was renewed. The other leases are lost."""
-    endpoints = [(lease.webhook, lease.epoch) for lease in held]
+async def renew(tx: Tx, owner: str, endpoint_leases: Sequence[Lease], leases: Leases) -> set[str]:
+    """Renew leases; return the webhooks of the renewed leases. The other leases are lost."""
+    endpoints = [(lease.webhook, lease.epoch) for lease in endpoint_leases]
     if not endpoints:
         return set()
     rows = await tx.run("renew_endpoints", owner=owner, endpoints=endpoints, lease_until=await leases.deadline(tx))
@@ -251,7 +248,7 @@ async def list_deliveries(
 ) -> list[StoredDelivery]:
     """Return deliveries, newest event first; one more than `limit` if there are more.
 
-    Includes callbacks to message URLs, which the webhook signs.
+    Includes deliveries to callback URLs of messages, because they are signed with the webhook's secrets.
     """
     query = "list_failed" if failed_only else "list_deliveries"
     page_params = {"before": before or AFTER_ANY_ID, "limit": limit + 1}
@@ -288,8 +285,8 @@ async def replay_ids(tx: Tx, request: _ReplayRequest, ids: Sequence[str]) -> int
     return await _replay_rows(tx, request, rows, 0)
 
 
-async def replay_range(tx: Tx, request: _ReplayRequest, after: str, done: int) -> tuple[str | None, int]:
-    """Replay one batch of a time range; return the start of the next batch (None if done) and the total so far."""
+async def replay_range(tx: Tx, request: _ReplayRequest, after: str, replayed: int) -> tuple[str | None, int]:
+    """Replay one batch of a time range; return the start of the next batch (None after the last), and the total."""
     selection, now = request.selection, request.now
     start = -1 if selection.created_after is None else selection.created_after
     end = now + 1 if selection.created_before is None else selection.created_before
@@ -305,26 +302,29 @@ async def replay_range(tx: Tx, request: _ReplayRequest, after: str, done: int) -
         end=id_ + ulid(min(end, now) + DAY_MS, 0),
         limit=BATCH_SIZE,
     )
-    done = await _replay_rows(tx, request, rows, done)
-    return rows[-1][1] if len(rows) == BATCH_SIZE else None, done
+    replayed = await _replay_rows(tx, request, rows, replayed)
+    return rows[-1][1] if len(rows) == BATCH_SIZE else None, replayed
 
 
-async def _replay_rows(tx: Tx, request: _ReplayRequest, rows: Sequence[Any], done: int) -> int:
-    """Schedule the matching events for delivery; the first batch with any also writes the audit entry."""
+async def _replay_rows(tx: Tx, request: _ReplayRequest, rows: Sequence[Any], replayed: int) -> int:
+    """Schedule the matching events for delivery; return `replayed` plus their number.
+
+    The first batch with a matching event also writes the audit entry.
+    """
     chosen: list[tuple[str, str, int]] = []
     for _, event, type_, subject, state, attempt in sorted(tuple(row) for row in rows):
         failed = state == "exhausted" or (state == "waiting" and attempt > 0)
         is_subscribed = state is not None or (type_ != TEST and request.subscribes(type_))
         if failed if request.selection.failed_only else is_subscribed:
             # increasing due times keep the order of events
-            chosen.append((event, subject, request.now + done + len(chosen)))
+            chosen.append((event, subject, request.now + replayed + len(chosen)))
     if chosen:
         params = {"webhook": request.webhook, "team": request.team, "now": request.now}
         await tx.run("replay_deliveries", deliveries=chosen, **params)
         schedule_wakeup(tx, WEBHOOKS)
-        if not done:
+        if not replayed:
             await audit.write(tx, request.entry)
-    return done + len(chosen)
+    return replayed + len(chosen)
 
 
 async def delete_batch(tx: Tx, webhook: str) -> bool:
@@ -450,14 +450,14 @@ class DeliveryStore:
             clock_offset=self._clock.offsets.get(team, 0),
         )
         if ids is not None:
-            done = await write_serialized(self._database, lambda tx: replay_ids(tx, request, ids), entry.team)
+            replayed = await write_serialized(self._database, lambda tx: replay_ids(tx, request, ids), entry.team)
         else:
             after: str | None = ""
-            done = 0
-            while after is not None and done < REPLAY_MAX:
-                replay_batch = partial(replay_range, request=request, after=after, done=done)
-                after, done = await write_serialized(self._database, replay_batch, entry.team)
-        return done
+            replayed = 0
+            while after is not None and replayed < REPLAY_MAX:
+                replay_batch = partial(replay_range, request=request, after=after, replayed=replayed)
+                after, replayed = await write_serialized(self._database, replay_batch, entry.team)
+        return replayed
 
     async def publish_to_webhook(
         self, team: int, webhook: str, type_: str, subject: str, data: Any, entry: AuditEntry

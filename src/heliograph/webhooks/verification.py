@@ -1,7 +1,4 @@
-"""Verifies that a webhook request was signed by Heliograph, recently.
-
-For receivers; needs only the standard library.
-"""
+"""Verifies that Heliograph recently signed a webhook request; for receivers, with only the standard library."""
 
 import base64
 import hmac
@@ -16,7 +13,7 @@ _TIME = re.compile("[0-9]{1,15}")
 
 
 class WebhookRefused(ValueError):
-    """The request is not authentic or too old: respond 400."""
+    """Raised if a request is not authentic or too old; respond with status 400."""
 
 
 def verify_webhook(

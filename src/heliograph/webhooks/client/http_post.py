@@ -55,11 +55,11 @@ class WebhookHttpClient:
         self._roots = roots  # None loads the system's roots at the first HTTPS request
         self._total_s = total_s
         self._idle: dict[tuple[str, str, int], list[_Connection]] = defaultdict(list)  # most recently used last
-        self._sweeping: asyncio.TimerHandle | None = None
+        self._sweep_timer: asyncio.TimerHandle | None = None
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostResult:
-        time = asyncio.get_running_loop().time
-        started, connection = time(), None
+        loop_time = asyncio.get_running_loop().time
+        started_at, connection = loop_time(), None
         reason: NoResponseReason | None = None
         error: str | None = None
         try:
@@ -78,7 +78,7 @@ class WebhookHttpClient:
             # A received status counts, even if the rest of the response fails: then only the body is incomplete.
             elif not connection.status:
                 reason, error = "too_slow", f"no response within {self._total_s:g} s"
-        duration_ms = round((time() - started) * 1000)
+        duration_ms = round((loop_time() - started_at) * 1000)
         if connection is None:
             return PostResult(reason=reason, error=error, duration_ms=duration_ms)
         status, retry_after = connection.status, connection.retry_after
@@ -94,8 +94,8 @@ class WebhookHttpClient:
     async def close(self) -> None:
         for connection in [connection for idle in self._idle.values() for connection in idle]:
             connection.transport.abort()
-        if self._sweeping:
-            self._sweeping.cancel()
+        if self._sweep_timer:
+            self._sweep_timer.cancel()
 
     # -- connections ---------------------------------------------------------------------------------------------
 
@@ -142,8 +142,8 @@ class WebhookHttpClient:
         loop = asyncio.get_running_loop()
         connection.idle_since = loop.time()
         self._idle[target.scheme, target.host, target.port].append(connection)
-        if self._sweeping is None:
-            self._sweeping = loop.call_later(KEEP_ALIVE_S / 2, self._sweep)
+        if self._sweep_timer is None:
+            self._sweep_timer = loop.call_later(KEEP_ALIVE_S / 2, self._sweep)
 
     def _sweep(self) -> None:
         """Close idle connections. Runs twice per KEEP_ALIVE_S, so that none stays idle for much longer."""
@@ -159,7 +159,7 @@ class WebhookHttpClient:
                 connection.transport.close()
             if not idle:
                 del self._idle[origin]
-        self._sweeping = loop.call_later(KEEP_ALIVE_S / 2, self._sweep) if self._idle else None
+        self._sweep_timer = loop.call_later(KEEP_ALIVE_S / 2, self._sweep) if self._idle else None
 
 
 class _Connection(asyncio.Protocol):

@@ -27,11 +27,11 @@ class PostFailed(Exception):
 
 
 class TargetDenied(PostFailed):
-    """The target is not allowed. Users see the message, so it contains no address of our network."""
+    """Raised if the target is not allowed. Users see the message, so it contains no address of our network."""
 
 
 class HostUnresolved(PostFailed):
-    """The host has no address, or the DNS server did not respond."""
+    """Raised if the host has no address, or the DNS server did not respond."""
 
 
 class CheckedUrl(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ NoResponseReason = Literal[
     "no_secret",  # there is no secret to sign the event with
     "own_fault",
 ]
+# reasons with which the endpoint may have received the request
 MAYBE_ARRIVED: tuple[NoResponseReason, ...] = ("too_slow", "broke_off", "not_http")
 
 # `gone`: the endpoint must be disabled

@@ -64,7 +64,7 @@ def message_id(id_: str, sender: str) -> str:
 
 
 def _bounce(event: StoredEvent, data: dict[str, Any]) -> dict[str, Any]:
-    """Return Postal's bounce message. Its subject is the bounce's text, because the bounce mail is not stored."""
+    """Return the bounce mail in Postal's format. Its subject is the SMTP reply, because the mail is not stored."""
     id_fields = {"id": event.id, "token": event.id, "direction": "incoming", "message_id": None, "tag": None}
     mail_fields = {"to": data["from"], "from": data["recipient"], "subject": _reply_fields(data)["output"]}
     return id_fields | mail_fields | {"timestamp": event.created_at / SECOND_MS, "spam_status": "NotChecked"}
