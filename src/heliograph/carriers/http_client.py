@@ -146,10 +146,8 @@ class CarrierHttp:
         `before_send` is awaited just before the first byte is sent. Raises Unreachable if no connection was made,
         NoResponse if no complete response arrived.
         """
-        session, request_state = (
-            self._session or await self._open_session(),
-            SimpleNamespace(has_begun=False, before_send=before_send),
-        )
+        session = self._session or await self._open_session()
+        request_state = SimpleNamespace(has_begun=False, before_send=before_send)
         import aiohttp
         from yarl import URL
 

@@ -47,17 +47,11 @@ class PhoneSimulator(Carrier):
 
     def _report_with_reply(self, message: OutboundMessage) -> tuple[Report, ...]:
         """Return the report and the recipient's simulated reply; empty if the message is itself a reply."""
-        content, reply_text = (
-            msgspec.json.decode(message.content, type=self.script.content),
-            REPLY_BY_PHONE[message.address],
-        )
+        content = msgspec.json.decode(message.content, type=self.script.content)
         if content.is_answer:
             return ()
+        reply_text = REPLY_BY_PHONE[message.address]
         to = content.sender_id if isinstance(content, SmsContent) else "simulator"
         incoming = IncomingText(id=f"sim-{message.message_id}", sender=message.address, to=to, text=reply_text)
-        last_report = self.script.reports_by_behaviour["delivered"][-1]
-        return (
-            Report(
-                status=last_report.status, detail=simulated_detail("answer", f"answers: {reply_text}"), text=incoming
-            ),
-        )
+        status = self.script.reports_by_behaviour["delivered"][-1].status
+        return (Report(status=status, detail=simulated_detail("answer", f"answers: {reply_text}"), text=incoming),)

@@ -29,7 +29,7 @@ class ConnectionGate:
         self._lease = lease
         self._slots = PrioritySemaphore(0)
         self._allowed = 0
-        self._opened = 0
+        self.opened = 0  # open connections of this process
         self._messages = 0  # messages that have or await a connection
         self._closed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -53,27 +53,22 @@ class ConnectionGate:
     @property
     def is_full(self) -> bool:
         """Return whether no further connection may be opened."""
-        return self._opened >= self._allowed
+        return self.opened >= self._allowed
 
     @property
     def has_surplus(self) -> bool:
         """Return whether more connections are open than this process may have."""
-        return self._opened > self._allowed
-
-    @property
-    def opened(self) -> int:
-        """Return how many connections this process has open."""
-        return self._opened
+        return self.opened > self._allowed
 
     def limit_to_opened(self) -> None:
         """Open no further connections until the share is renewed, because the provider refused a connection."""
-        self._resize(min(self._allowed, max(1, self._opened)))
+        self._resize(min(self._allowed, max(1, self.opened)))
 
     def count_opened(self) -> None:
-        self._opened += 1
+        self.opened += 1
 
     def count_closed(self) -> None:
-        self._opened -= 1
+        self.opened -= 1
         self._closed.set()
 
     async def wait_closed(self) -> None:
@@ -91,10 +86,10 @@ class ConnectionGate:
         valid_until = 0.0
         loop_time = asyncio.get_running_loop().time
         try:
-            while self._messages or self._opened:
+            while self._messages or self.opened:
                 started_at = loop_time()
                 try:
-                    self._resize(await self._lease(ConnectionRequest(wanted=self._limit, opened=self._opened)))
+                    self._resize(await self._lease(ConnectionRequest(wanted=self._limit, opened=self.opened)))
                     valid_until = started_at + CONNECTION_LEASE_MS / SECOND_MS - RENEW_INTERVAL_S
                 except Exception as error:
                     log.warning("cannot renew the share of connections", error=type(error).__name__)
@@ -105,7 +100,7 @@ class ConnectionGate:
             self._task = None
             self._resize(0)
         if not self._messages:
-            await self._lease(ConnectionRequest(wanted=0, opened=self._opened))
+            await self._lease(ConnectionRequest(wanted=0, opened=self.opened))
 
     def _resize(self, allowed: int) -> None:
         self._allowed = allowed

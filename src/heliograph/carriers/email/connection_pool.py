@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -154,11 +153,10 @@ class ConnectionPool:
                 opened = await SmtpSession.open(destination, self._smtp_options)
             else:
                 opened = await self._open_within(gate, destination)
-            outcome = (
-                opened
-                if isinstance(opened, Deferred)
-                else await self._send_on(host, opened, message, mail, mails_per_connection)
-            )
+            if isinstance(opened, Deferred):
+                outcome = opened
+            else:
+                outcome = await self._send_on(host, opened, message, mail, mails_per_connection)
         code = str(outcome.detail.get("code") or "")
         metrics.smtp_replies[provider_of(destination.host), f"{code[0]}xx" if code else "none"].inc()
         if pauses_host(outcome.detail):
@@ -188,11 +186,8 @@ class ConnectionPool:
             gate.count_closed()
             return opened
         self._gates[opened] = gate
-        opened.on_closed = partial(self._on_gated_closed, opened)
+        opened.on_closed = lambda: self._gates.pop(opened).count_closed()
         return opened
-
-    def _on_gated_closed(self, session: SmtpSession) -> None:
-        self._gates.pop(session).count_closed()
 
     async def _send_on_idle(
         self,

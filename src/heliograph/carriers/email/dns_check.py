@@ -5,7 +5,6 @@ If the operator configured a resolver, only the resolver is queried: for private
 
 import asyncio
 from collections.abc import Sequence
-from ipaddress import ip_address
 from typing import Protocol
 
 import dns.asyncquery
@@ -329,13 +328,8 @@ class AuthoritativeServers:
             raise NoUsableResponse(
                 f"its name servers ({host_names}) have {'only private' if addresses else 'no'} addresses."
             )
-        return [
-            address
-            for version in (4, 6)
-            for address in [address for address in reachable if ip_address(address).version == version][
-                :ADDRESSES_PER_FAMILY_MAX
-            ]
-        ]
+        families = [[address for address in reachable if (":" in address) == is_ipv6] for is_ipv6 in (False, True)]
+        return [address for family in families for address in family[:ADDRESSES_PER_FAMILY_MAX]]
 
     async def _name_servers(self, name: dns.name.Name) -> list[dns.name.Name]:
         try:

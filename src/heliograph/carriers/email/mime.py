@@ -252,8 +252,9 @@ def _named_mailbox(text: str) -> list[bytes]:
     return [*(_phrase(name) if name else []), b"<" + _mailbox(address.original) + b">"]
 
 
-def _append_separator(tokens: list[bytes], separator: bytes) -> list[bytes]:
-    return [*(token + separator for token in tokens[:-1]), tokens[-1]]
+def _join_parameters(tokens: list[bytes]) -> list[bytes]:
+    """Return the tokens of a field with a semicolon after each except the last."""
+    return [*(token + b";" for token in tokens[:-1]), tokens[-1]]
 
 
 def _phrase(name: str) -> list[bytes]:
@@ -374,24 +375,17 @@ def _attachment_entity(file: File, open_blob: Callable[[str], BinaryIO]) -> Mime
         raise ValueError(f"{quoted(file.content_type)} is not an attachment's type")
     type_parameters = [f'{match[1]}="{match[2]}"'.encode() for match in matches if match]
     encoding, encoded = _encode_file(file, media_type, open_blob)
-    disposition = b"attachment" if file.content_id is None else b"inline"
-    if file.alternative:
-        alternative_fields: Fields = [
-            ("Content-Type", _append_separator([media_type.encode(), *type_parameters], b";"))
-        ]
-        return MimeEntity(
-            head=_header_block([*alternative_fields, ("Content-Transfer-Encoding", [encoding])]), content=[encoded]
-        )
+    if not file.alternative:
+        type_parameters += _parameter("name", file.filename)
     fields: Fields = [
-        (
-            "Content-Type",
-            _append_separator([media_type.encode(), *type_parameters, *_parameter("name", file.filename)], b";"),
-        ),
+        ("Content-Type", _join_parameters([media_type.encode(), *type_parameters])),
         ("Content-Transfer-Encoding", [encoding]),
-        ("Content-Disposition", _append_separator([disposition, *_parameter("filename", file.filename)], b";")),
     ]
-    if file.content_id is not None:
-        fields.append(("Content-ID", [f"<{file.content_id}>".encode()]))
+    if not file.alternative:
+        disposition = b"attachment" if file.content_id is None else b"inline"
+        fields.append(("Content-Disposition", _join_parameters([disposition, *_parameter("filename", file.filename)])))
+        if file.content_id is not None:
+            fields.append(("Content-ID", [f"<{file.content_id}>".encode()]))
     return MimeEntity(head=_header_block(fields), content=[encoded])
 
 
@@ -416,9 +410,8 @@ def _parameter(name: str, value: str) -> list[bytes]:
     """Return a header parameter, encoded and split as in RFC 2231 if necessary."""
     if "=?" not in value and _QUOTABLE_FILENAME.fullmatch(value):
         return [f'{name}="{value}"'.encode()]
-    sections = [quote(piece, safe="") for piece in _split_utf8(_check_no_control(value), PARAMETER_SECTION_BYTES)] or [
-        ""
-    ]
+    pieces = _split_utf8(_check_no_control(value), PARAMETER_SECTION_BYTES)
+    sections = [quote(piece, safe="") for piece in pieces] or [""]
     sections[0] = "utf-8''" + sections[0]
     if len(sections) == 1:
         return [f"{name}*={sections[0]}".encode()]
@@ -476,11 +469,9 @@ def _escape_line_start(line: bytes) -> bytes:
     while b"=" in line[split_at - 2 : split_at]:  # do not split an escape
         split_at -= 1
     remainder = line[split_at:]
-    return (
-        line[:split_at]
-        + b"=\r\n"
-        + (_escape_line_start(remainder) if remainder.startswith((b".", b"From ")) else remainder)
-    )
+    if remainder.startswith((b".", b"From ")):
+        remainder = _escape_line_start(remainder)
+    return line[:split_at] + b"=\r\n" + remainder
 
 
 def _exact_quoted_printable(content: bytes) -> bytes:

@@ -212,15 +212,13 @@ def _destination_with_tls(
 
     Validated TLSA records require TLS even if none is usable (RFC 7672): `tlsa_records` is then empty, not None.
     """
-    tls: TlsMode = (
-        "dane"
-        if tlsa_records
-        else "verified"
-        if requires_verified_tls
-        else "opportunistic"
-        if tlsa_records is None
-        else "encrypted"
-    )
+    tls: TlsMode
+    if tlsa_records:
+        tls = "dane"
+    elif requires_verified_tls:
+        tls = "verified"
+    else:
+        tls = "opportunistic" if tlsa_records is None else "encrypted"
     certificate_domain = domain if any(tlsa_record.usage == DANE_TA for tlsa_record in tlsa_records or ()) else None
     return Destination(
         host=host,

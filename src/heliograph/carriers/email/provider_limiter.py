@@ -423,13 +423,13 @@ class ProviderLimiter:
             pause.wait_for_probe(probe_at)
             raise self._held(permit.provider, NextAttempt(probe_at, "provider_rate"))
 
-    def report(self, permit: SendPermit, detail: dict[str, Any]) -> bool:
-        """Process a server's reply; return whether it is a refusal because of the rate."""
+    def report(self, permit: SendPermit, detail: dict[str, Any]) -> None:
+        """Process a server's reply."""
         quota, now = permit.quota, self._now()
         if not is_rate_refusal(detail):
             if detail.get("code") and quota.pause.accept(permit):
                 quota.report_reply(permit.attempted_at)
-            return False
+            return
         closes_connection, open_connections = pauses_host(detail), None
         if permit.gate and is_connection_refusal(detail):
             permit.gate.limit_to_opened()
@@ -445,7 +445,6 @@ class ProviderLimiter:
                 open_connections=open_connections,
             )
         )
-        return True
 
     async def close(self) -> None:
         await asyncio.gather(*(quota.close() for quota in self._quotas.values()))

@@ -54,8 +54,6 @@ from heliograph.runtime import metrics
 BLOCK_SIZE = 64 * 1024  # bytes of mail written at a time
 
 _VALID_ADDRESS = re.compile(r"[^\x00-\x20\x7f-\xa0<>\u2028\u2029]*")
-
-
 _TIMEOUT_BY_VERB: dict[Verb, str] = {"connect": "greeting", "data": "data", "body": "block", "final": "final"}
 
 

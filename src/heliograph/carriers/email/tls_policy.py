@@ -115,12 +115,10 @@ def _full_certificate(tlsa_record: TlsaRecord) -> list[x509.Certificate]:
 
     The server may omit such a certificate.
     """
+    if (tlsa_record.selector, tlsa_record.matching) != (0, 0):
+        return []
     try:
-        return (
-            [x509.load_der_x509_certificate(tlsa_record.value)]
-            if (tlsa_record.selector, tlsa_record.matching) == (0, 0)
-            else []
-        )
+        return [x509.load_der_x509_certificate(tlsa_record.value)]
     except ValueError:
         return []
 

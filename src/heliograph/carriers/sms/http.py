@@ -102,9 +102,8 @@ class HttpCarrier(Carrier):
             return FORBIDDEN
         is_form = callback.headers.get("content-type", "").startswith(FORM_CONTENT_TYPE)
         document = dict(decode_form(callback.body)) if is_form else decode_json(callback.body)
-        if self._options.callback_timestamp and not _is_fresh(
-            value_at(document, self._options.callback_timestamp), callback.now
-        ):
+        timestamp = options.callback_timestamp
+        if timestamp and not _is_fresh(value_at(document, timestamp), callback.now):
             return FORBIDDEN
         if options.incoming and (text := _parse_incoming_text(document, options.incoming, callback.body)):
             return CallbackResult(incoming_texts=[text])
@@ -122,20 +121,13 @@ class HttpCarrier(Carrier):
         }
 
     def _outcome(self, response: HttpResponse, body: str, sender: str) -> Outcome:
-        accepted, refused, document, status = (
-            self._options.accepted,
-            self._options.refused,
-            response.json,
-            response.status,
-        )
+        accepted, refused = self._options.accepted, self._options.refused
+        document, status = response.json, response.status
         id_ = _as_text(value_at(document, accepted.id)) if accepted.id else None
         if status in accepted.status and (id_ or not accepted.id):
             return Accepted(carrier_id=id_, detail=build_detail(NAME, status, "accepted", sender=sender))
-        carrier_text = (
-            clean_text(value_at(document, refused.text), [*possible_codes(body), *self._secrets])
-            if refused.text
-            else ""
-        )
+        secrets = [*possible_codes(body), *self._secrets]
+        carrier_text = clean_text(value_at(document, refused.text), secrets) if refused.text else ""
         detail = build_detail(NAME, status, carrier_text or f"the carrier answered {status}")
         if status in refused.status:
             return Refused(detail=detail)

@@ -174,12 +174,8 @@ class Twilio(Carrier):
         if response.status in (200, 201):
             if isinstance(value_at(document, "$.sid"), str):
                 return _accepted_from(document, response.status, sender)
-            return Deferred(
-                detail=build_detail(
-                    NAME, response.status, "Twilio returned no message id: the message may have been sent"
-                ),
-                uncertain=True,
-            )
+            text = "Twilio returned no message id: the message may have been sent"
+            return Deferred(detail=build_detail(NAME, response.status, text), uncertain=True)
         code = value_at(document, "$.code")
         code = code if isinstance(code, int) else response.status
         secrets = [*possible_codes(body), self._options.auth_token]

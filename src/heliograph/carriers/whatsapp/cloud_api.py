@@ -194,17 +194,12 @@ class CloudApi(Carrier):
                 status = clean_text(value_at(document, "$.messages[0].message_status"), ()) or "accepted"
                 sender = self._options.phone_number_id
                 return Accepted(carrier_id=id_, detail=build_detail(NAME, response.status, status, sender=sender))
-            return Deferred(
-                detail=build_detail(
-                    NAME, response.status, "Meta returned no message id: the message may have been sent"
-                ),
-                uncertain=True,
-            )
+            text = "Meta returned no message id: the message may have been sent"
+            return Deferred(detail=build_detail(NAME, response.status, text), uncertain=True)
         code = value_at(document, "$.error.code")
         if not isinstance(code, int):  # the response is from a proxy, not from Meta
-            return outcome_for_unknown_status(
-                build_detail(NAME, response.status, f"Meta answered {response.status}"), response
-            )
+            detail = build_detail(NAME, response.status, f"Meta answered {response.status}")
+            return outcome_for_unknown_status(detail, response)
         meta_text = self._error_text(document, content)
         verdict, text = VERDICT_BY_CODE.get(
             200 if 200 <= code < 300 else code, (verdict_for_status(response.status), meta_text)
@@ -223,15 +218,19 @@ class CloudApi(Carrier):
 
 
 def _request_body(message: OutboundMessage, content: WhatsappContent) -> dict[str, Any]:
-    if content.is_answer:  # Meta accepts free text only in the conversation window; the message expires with the window
-        return {
-            "messaging_product": "whatsapp",
-            "recipient_type": "individual",
-            "to": message.address,
-            "type": "text",
-            "text": {"body": content.body},
-            "biz_opaque_callback_data": message.message_id,
-        }
+    # Meta accepts free text only in the conversation window; the message expires with the window
+    type_ = "text" if content.is_answer else "template"
+    return {
+        "messaging_product": "whatsapp",
+        "recipient_type": "individual",
+        "to": message.address,
+        "type": type_,
+        type_: {"body": content.body} if content.is_answer else _template(content),
+        "biz_opaque_callback_data": message.message_id,
+    }
+
+
+def _template(content: WhatsappContent) -> dict[str, Any]:
     template: dict[str, Any] = {"name": content.template, "language": {"code": content.language}}
     if content.parameters:
         texts = [{"type": "text", "text": value or EMPTY_VALUE} for value in content.parameters]
@@ -241,14 +240,7 @@ def _request_body(message: OutboundMessage, content: WhatsappContent) -> dict[st
         template["components"].append(
             {"type": "button", "sub_type": "url", "index": "0", "parameters": [button_parameter]}
         )
-    return {
-        "messaging_product": "whatsapp",
-        "recipient_type": "individual",
-        "to": message.address,
-        "type": "template",
-        "template": template,
-        "biz_opaque_callback_data": message.message_id,
-    }
+    return template
 
 
 def _iter_changes(document: Any) -> Iterator[Any]:
@@ -270,9 +262,8 @@ def _parse_incoming_texts(document: Any) -> Iterator[IncomingText]:
         display_number = value_at(change, "$.value.metadata.display_phone_number")
         for message in _as_list(value_at(change, "$.value.messages")):
             id_, sender = value_at(message, "$.id"), value_at(message, "$.from")
-            text = next(
-                filter(lambda value: isinstance(value, str), (value_at(message, path) for path in TEXT_PATHS)), ""
-            )
+            texts = (value_at(message, path) for path in TEXT_PATHS)
+            text = next((text for text in texts if isinstance(text, str)), "")
             if isinstance(id_, str) and isinstance(sender, str):
                 to = to_e164(display_number) if isinstance(display_number, str) else ""
                 sent_s = parse_int(str(value_at(message, "$.timestamp")), TIMESTAMP_DIGITS)
@@ -292,12 +283,9 @@ def _parse_template_updates(document: Any, now: int) -> Iterator[UpstreamUpdate]
                 continue
             field, event = value_at(change, "$.field"), value_at(value, "$.event")
             quality = value_at(value, "$.new_quality_score")
-            if (
-                field == "message_template_status_update"
-                and isinstance(event, str)
-                and event in TEMPLATE_STATE_BY_EVENT
-            ):
-                status, reason = TEMPLATE_STATE_BY_EVENT[event], _reason_text(value)
+            status = TEMPLATE_STATE_BY_EVENT.get(event) if isinstance(event, str) else None
+            if field == "message_template_status_update" and status:
+                reason = _reason_text(value)
                 yield UpstreamUpdate(name=name, language=language, at=changed_at, status=status, reason=reason)
             elif field == "message_template_quality_update" and isinstance(quality, str):
                 yield UpstreamUpdate(
@@ -312,10 +300,8 @@ def _reason_text(value: Any) -> str:
 
 def _status_detail(status: Any, state: str) -> dict[str, Any]:
     code, title = value_at(status, "$.errors[0].code"), clean_text(value_at(status, "$.errors[0].title"), ())
-    verdict_and_text = VERDICT_BY_CODE.get(code) if isinstance(code, int) else None
-    detail = build_detail(
-        NAME, code if code is not None else state, verdict_and_text[1] if verdict_and_text else title or state
-    )
+    text = VERDICT_BY_CODE[code][1] if isinstance(code, int) and code in VERDICT_BY_CODE else title or state
+    detail = build_detail(NAME, state if code is None else code, text)
     pricing = value_at(status, "$.pricing")
     if isinstance(pricing, dict):
         detail["pricing"] = {

@@ -77,6 +77,12 @@ def as_text(value: object) -> str | None:
     return str(value) if isinstance(value, str | int | float) and value != "" else None
 
 
+def diagnostic_text(value: object) -> str | None:
+    """Return a server's reply without its prefix `smtp;` (RFC 3464)."""
+    text = as_text(value)
+    return text.partition(";")[2] or text if text else None
+
+
 def as_dict(value: object) -> Mapping[str, Any]:
     """Return the value if it is a dict, else an empty dict."""
     return value if isinstance(value, dict) else {}

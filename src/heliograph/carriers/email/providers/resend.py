@@ -13,6 +13,7 @@ from heliograph.carriers.email.providers.event import (
     ProviderEvent,
     as_dict,
     as_text,
+    diagnostic_text,
     find_message_id,
     first_text,
     tracking_id_in,
@@ -66,7 +67,7 @@ class ResendProvider(MailProvider):
         kind = _bounce_kind(bounce_type, subtype) if event_name == "email.bounced" else KIND_BY_EVENT.get(event_name)
         if kind is None:
             return
-        to = data.get("to")
+        to, replies = data.get("to"), bounce.get("diagnosticCode")
         id_ = as_text(data.get("email_id"))
         failure_reason = as_text(as_dict(data.get("failed")).get("reason"))
         yield ProviderEvent(
@@ -79,7 +80,7 @@ class ResendProvider(MailProvider):
             carrier_ids=(id_,) if id_ else (),
             message_id=find_message_id(data.get("message_id")),
             text=first_text(
-                _diagnostic_text(bounce.get("diagnosticCode")),
+                diagnostic_text(replies[0] if isinstance(replies, list) and replies else replies),
                 bounce.get("message"),
                 failure_reason,
                 as_dict(data.get("suppressed")).get("message"),
@@ -111,12 +112,4 @@ def _bounce_kind(bounce_type: str, subtype: str) -> EventKind:
 def _cause(event_name: str, subtype: str, failure_reason: str | None) -> str | None:
     if event_name == "email.failed":  # Resend did not attempt delivery, for example because of `reached_daily_quota`
         return "carrier_limit" if "quota" in (failure_reason or "") else "rejected"
-    if event_name != "email.bounced":
-        return None
-    return CAUSE_BY_BOUNCE_SUBTYPE.get(subtype)
-
-
-def _diagnostic_text(replies: object) -> str | None:
-    """Return the server's reply without its prefix `smtp;` (RFC 3464)."""
-    first = as_text(replies[0]) if isinstance(replies, list) and replies else as_text(replies)
-    return first.partition(";")[2] or first if first else None
+    return CAUSE_BY_BOUNCE_SUBTYPE.get(subtype) if event_name == "email.bounced" else None

@@ -19,6 +19,7 @@ from heliograph.carriers.email.providers.event import (
     ProviderEvent,
     as_dict,
     as_text,
+    diagnostic_text,
     find_message_id,
     first_text,
     tracking_id_in,
@@ -76,10 +77,8 @@ class Ses(MailProvider):
         envelope = as_dict(await run(decode_json, callback.body))
         if not equal_constant_time(str(envelope.get("TopicArn")), self.options.topic):
             return None
-        fields, digest = (
-            SIGNED_FIELDS_BY_TYPE.get(str(envelope.get("Type"))),
-            DIGEST_BY_SIGNATURE_VERSION.get(str(envelope.get("SignatureVersion"))),
-        )
+        fields = SIGNED_FIELDS_BY_TYPE.get(str(envelope.get("Type")))
+        digest = DIGEST_BY_SIGNATURE_VERSION.get(str(envelope.get("SignatureVersion")))
         key = self._configured_key or await self._signing_key(str(envelope.get("SigningCertURL")), callback.now)
         if fields is None or digest is None or key is None:
             return None
@@ -119,7 +118,7 @@ class Ses(MailProvider):
                 message_id=find_message_id(as_dict(mail.get("commonHeaders")).get("messageId")) or _message_id(headers),
                 enhanced=as_text(recipient.get("status")),
                 text=first_text(
-                    _diagnostic_text(recipient.get("diagnosticCode")),
+                    diagnostic_text(recipient.get("diagnosticCode")),
                     event_detail.get("smtpResponse"),
                     event_detail.get("reason"),
                 ),
@@ -253,12 +252,6 @@ def _recipients(event_type: str, event_detail: Mapping[str, Any]) -> list[tuple[
 
 def _strings(value: object) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
-
-
-def _diagnostic_text(diagnostic: object) -> str | None:
-    """Return the diagnostic code without its prefix `smtp;` (RFC 3464)."""
-    text = as_text(diagnostic)
-    return text.partition(";")[2] or text if text else None
 
 
 def _message_id(headers: object) -> str | None:

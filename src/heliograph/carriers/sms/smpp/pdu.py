@@ -102,28 +102,22 @@ def encode_short_message(message: ShortMessage) -> bytes:
     # The zeros are service_type; protocol_id, priority_flag and schedule_delivery_time; replace_if_present_flag and
     # sm_default_msg_id; and the terminators of C strings.
     body = b"\0%c%c%b\0%c%c%b\0%c\0\0\0%b\0%c\0%c\0%c%b" % (
-        *(
-            source.ton,
-            source.npi,
-            source.value.encode(),
-            destination.ton,
-            destination.npi,
-            destination.value.encode(),
-            message.esm_class,
-        ),
-        *(
-            message.validity_period.encode(),
-            message.registered_delivery,
-            message.data_coding,
-            len(message.text),
-            message.text,
-        ),
+        source.ton,
+        source.npi,
+        source.value.encode(),
+        destination.ton,
+        destination.npi,
+        destination.value.encode(),
+        message.esm_class,
+        message.validity_period.encode(),
+        message.registered_delivery,
+        message.data_coding,
+        len(message.text),
+        message.text,
     )
-    return (
-        body + b"".join([_TLV.pack(tag, len(value)) + value for tag, value in message.tlvs.items()])
-        if message.tlvs
-        else body
-    )
+    if message.tlvs:
+        body += b"".join([_TLV.pack(tag, len(value)) + value for tag, value in message.tlvs.items()])
+    return body
 
 
 def decode_short_message(body: bytes) -> ShortMessage:

@@ -144,11 +144,9 @@ def _read_concatenation(message: ShortMessage, header: bytes) -> tuple[str, int,
             for tag in (SAR_MSG_REF_NUM, SAR_TOTAL_SEGMENTS, SAR_SEGMENT_SEQNUM)
         )
         concatenation = f"sar:{reference}", total, number
-    return (
-        concatenation
-        if concatenation and concatenation[1] > 1 and 1 <= concatenation[2] <= concatenation[1] <= PARTS_MAX
-        else None
-    )
+    if concatenation and concatenation[1] > 1 and 1 <= concatenation[2] <= concatenation[1] <= PARTS_MAX:
+        return concatenation
+    return None
 
 
 def _receipt_fields(message: ShortMessage) -> dict[str, str]:
