@@ -136,12 +136,9 @@ class Endpoint:
         )
         if not isinstance(hook, Webhook) or not hook.enabled or self._shared.stopping.is_set():
             return None
-        return (
-            hook
-            if self._shared.clock.monotonic_ms() < self.lease_until - ATTEMPT_MAX_MS
-            and not self._shared.clock.clock_error()
-            else None
-        )
+        clock = self._shared.clock
+        is_leased = clock.monotonic_ms() < self.lease_until - ATTEMPT_MAX_MS and not clock.clock_error()
+        return hook if is_leased else None
 
     async def _read_due(self) -> None:
         if self._is_queue_stale():
@@ -181,10 +178,10 @@ class Endpoint:
         # While one attempt cannot be recorded, further ones could not be recorded either.
         if shared.unrecorded:
             return 0
+        if shared.in_flight >= SLOTS:
+            return int(started == 0)
         window = UNRECORDED_MAX if self._is_callback_queue else WINDOW
-        return (
-            min(window - self._in_flight, UNRECORDED_MAX - started) if shared.in_flight < SLOTS else int(started == 0)
-        )
+        return min(window - self._in_flight, UNRECORDED_MAX - started)
 
     # -- sending an attempt --------------------------------------------------------------------------------------
 
@@ -221,8 +218,9 @@ class Endpoint:
                 asyncio.get_running_loop().call_later(RECORD_DELAY_S, self._wake.set)
 
     async def _post(self, due: DueDelivery, hook: Webhook, now: int, team_now: int) -> PostResult:
-        url = hook.url if not self._is_callback_queue else due.stored_event.callback if due.stored_event else None
-        if due.stored_event is None or url is None:
+        event = due.stored_event
+        url = (event.callback if event else None) if self._is_callback_queue else hook.url
+        if event is None or url is None:
             return PostResult(reason="not_kept", error="the event is no longer stored", duration_ms=0)
         try:
             secrets = self._get_secrets(hook, team_now)
@@ -230,16 +228,13 @@ class Endpoint:
             return PostResult(reason="no_secret", error=str(error), duration_ms=0)
         try:
             event_format = FORMATS[hook.format]
-            body = event_format.body(
-                with_explanation(due.stored_event), self._shared.store.setup.current.teams[hook.team]
-            )
-            timestamp_s = now // SECOND_MS  # not by the test clock: receivers compare it with their own clock
+            body = event_format.body(with_explanation(event), self._shared.store.setup.current.teams[hook.team])
             signing = SignatureInput(
                 secrets=secrets.secrets,
                 private_key=secrets.key,
                 url=url,
                 event_id=due.event_id,
-                timestamp_s=timestamp_s,
+                timestamp_s=now // SECOND_MS,  # not by the test clock: receivers compare it with their own clock
                 body=body,
             )
             # replaces an Authorization header of the format
@@ -247,7 +242,7 @@ class Endpoint:
                 basic_auth_header(secrets.login) if secrets.login and url == hook.url else {}
             )
             span_attributes = {"heliograph_event__id": due.event_id, "heliograph_webhook": hook.id}
-            with tracing.begin_span("webhook", due.stored_event.trace, "CLIENT", **span_attributes) as span:
+            with tracing.begin_span("webhook", event.trace, "CLIENT", **span_attributes) as span:
                 if span.traceparent:
                     headers["traceparent"] = span.traceparent
                 result = await self._shared.client.post(url, headers, body)

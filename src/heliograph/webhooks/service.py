@@ -29,8 +29,7 @@ from heliograph.domain.text import quoted
 from heliograph.runtime.clock import Clock
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
-from heliograph.webhooks.policy.bin import TOKEN_BYTES
-from heliograph.webhooks.policy.bin import bin_url as bin_address
+from heliograph.webhooks.policy.bin import TOKEN_BYTES, bin_url
 from heliograph.webhooks.policy.formats.formats import FORMATS, is_subscribed
 from heliograph.webhooks.policy.webhook import (
     DESCRIPTION_MAX,
@@ -181,7 +180,7 @@ class Webhooks:
 
     async def create_bin(self, actor: Actor, team: str, base_url: str) -> WebhookWithSecret:
         """Create a webhook for all events that posts to a bin of this service, which reports on each request."""
-        url = bin_address(base_url, team, self._clock.random_bytes(TOKEN_BYTES).hex())
+        url = bin_url(base_url, team, self._clock.random_bytes(TOKEN_BYTES).hex())
         return await self.create(actor, team, WebhookRequest(url=url, events=["*"], description=BIN_DESCRIPTION))
 
     def secrets_of(self, hook: Webhook) -> list[str]:

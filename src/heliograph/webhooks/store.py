@@ -409,13 +409,10 @@ class DeliveryStore:
             return SetupChange(rows=[to_row("webhook", hook.id, disabled, hook.team)], audit=entry)
 
         async def write_change(tx: Tx) -> bool:
-            is_disabled = bool(
-                (await setup.apply_change(tx, disable_webhook, now, self._setup.publisher, self._setup.current)).rows
-            )
-            if is_disabled:
-                # The failing period starts again after the webhook is enabled.
+            change = await setup.apply_change(tx, disable_webhook, now, self._setup.publisher, self._setup.current)
+            if change.rows:  # the failing period starts again after the webhook is enabled
                 await tx.run("clear_endpoint_failure", webhook=hook.id)
-            return is_disabled
+            return bool(change.rows)
 
         return await self._setup.write_and_refresh(hook.team, write_change)
 

@@ -53,10 +53,8 @@ def verify_webhook(
 
 
 def _verify_standard(body: bytes, headers: Mapping[str, str], secrets: Mapping[str, bytes]) -> tuple[str, bool]:
-    id_, timestamp = (
-        headers.get("webhook-id", ""),
-        _check_timestamp(headers.get("webhook-timestamp", ""), "webhook-timestamp"),
-    )
+    id_ = headers.get("webhook-id", "")
+    timestamp = _check_timestamp(headers.get("webhook-timestamp", ""), "webhook-timestamp")
     text = f"{id_}.{timestamp}.".encode("utf-8", "surrogateescape") + body
     expected = [base64.b64encode(_sign(key, text)) for key in secrets.values()]
     signatures = [part[3:] for part in headers["webhook-signature"].split(" ") if part.startswith("v1,")]
