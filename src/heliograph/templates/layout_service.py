@@ -118,10 +118,7 @@ async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
 
 
 async def approve(store: Store, actor: Actor, id_: str, revision: str | None = None) -> bool:
-    """Approve the submitted draft and put it into use.
-
-    `revision`: revision that the operator saw; None skips the check.
-    """
+    """Approve the submitted draft and put it into use. `revision`: the one reviewed; None skips the check."""
 
     def make_rows(setup: Setup) -> list[Row]:
         draft = drafts.find_submitted(setup, id_, revision)

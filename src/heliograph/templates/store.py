@@ -1,7 +1,4 @@
-"""Store of template and layout versions.
-
-A version is written in the same transaction as the change that creates the version. Only pages read versions.
-"""
+"""Store of template and layout versions, each written in the transaction of its change. Only pages read versions."""
 
 from collections.abc import Sequence
 
@@ -33,7 +30,7 @@ class VersionRow(msgspec.Struct, frozen=True):
 
 
 async def store_versions(tx: Tx, rows: Sequence[Row], person: str, now: int, current: Setup) -> None:
-    """Store a version of each changed template or layout and delete the oldest ones.
+    """Store a version of each changed template or layout, and delete its oldest versions above VERSIONS_MAX.
 
     All versions of a deleted template or layout are deleted.
     """

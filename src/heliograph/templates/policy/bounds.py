@@ -116,7 +116,7 @@ def bounds_of(
     *,
     base_url: str = "",
 ) -> Bounds | None:
-    """Return upper bounds for the template; None if a variable declares no maximum length.
+    """Return the maximum size, segments and price of a message; None if a required variable has no maximum length.
 
     `base_url`: public URL of the service, with which unsubscribe links begin.
     """
@@ -354,7 +354,7 @@ class _ListTerm:
     """Size term of a list with the maximum number of items, each of the maximum size that the outer states permit."""
 
     def __init__(self, sizes: Mapping[tuple[Conditions, Conditions], Size], count: int, states_of: StatesOf) -> None:
-        self.conditions: Conditions = frozenset(literal for outer, _ in sizes for literal in outer)
+        self.conditions: Conditions = frozenset(condition for outer, _ in sizes for condition in outer)
         self._sizes = sizes
         self._count = count
         self._states_of = states_of
@@ -395,7 +395,7 @@ def _max_total(terms: "Sequence[_Term | _ListTerm]", states_of: StatesOf) -> Siz
 
 def _relevant_states(group: "Sequence[_Term | _ListTerm]", states_of: StatesOf) -> dict[str, list[str]]:
     """Return the states of the terms' variables that affect the size."""
-    needed = {literal for term in group for literal in term.conditions}
+    needed = {condition for term in group for condition in term.conditions}
     return {
         name: [state for state in states_of(name) if state in (LETTERS, FALSE) or (name, state) in needed]
         for name in sorted({name for name, _ in needed})

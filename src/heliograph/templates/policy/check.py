@@ -80,10 +80,7 @@ class TemplateProblem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_template(team: Team, template_id: str, channel: Channel, restricted_key: Key | None = None) -> Template:
-    """Return the approved template with the id that a send contains.
-
-    `restricted_key`: the caller's key if it has restrictions.
-    """
+    """Return the approved template that a send names. `restricted_key`: the caller's key if it has restrictions."""
     template = team.templates.get(template_id)
     if template is None or template.status != "approved":
         raise TemplateNotFound(
@@ -289,10 +286,7 @@ def _first_offsets(source: str) -> dict[tuple[str | None, str], int]:
 
 
 def first_offsets_in_scope(source: str, scope: str) -> dict[str, int]:
-    """Map each variable name of `scope` to the offset of its first value placeholder.
-
-    Variables in `#if` and `#each` do not count.
-    """
+    """Map each variable of `scope` to the offset of its first value placeholder, ignoring `#if` and `#each`."""
     return {token[2]: token.start() for token in reversed(list(TOKEN.finditer(source))) if token[1] == scope}
 
 
@@ -411,7 +405,7 @@ def category_problems(new: Template, categories: Collection[str]) -> list[Templa
 
 
 def category_in_use(team: TeamRecord, templates: Iterable[Template]) -> str:
-    """Return an error text if an approved template has a category that is not in the new list; empty if none has."""
+    """Return an error text if the category of an approved template is not one of the team's; empty if none is."""
     for template in templates:
         if template.status == "approved" and category_problems(template, team.categories):
             return f"The template {template.id} has the category {template.category}: keep it, or change the template."
@@ -445,7 +439,10 @@ def layout_problems(
 
 
 def check_layout(layout: Layout) -> list[TemplateProblem]:
-    """Return the problems of a layout: `{{content}}` must occur once per part, with no variables except the brand's."""
+    """Return the problems of a layout.
+
+    `{{content}}` must occur once per part. The only variables are those of the brand and the unsubscribe URL.
+    """
     problems = []
     if not (layout.html or layout.text):
         problems.append(

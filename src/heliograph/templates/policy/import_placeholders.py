@@ -21,10 +21,7 @@ def to_foreign_placeholders(text: str, spellings: Mapping[str, str]) -> str:
 
 
 def to_short_placeholders(text: str) -> str:
-    """Convert `{{customer.first_name}}` to `{{first_name}}`.
-
-    Other scopes, and placeholders with a format, are unchanged.
-    """
+    """Convert `{{customer.first_name}}` to `{{first_name}}`, but no other scope and no placeholder with a format."""
 
     def convert(match: re.Match[str]) -> str:
         return f"{{{{{match[2]}}}}}" if match[1] == "customer" and not match[3] else match[0]

@@ -37,10 +37,7 @@ def list_pending(setup: Setup) -> list[Layout]:
 
 
 def find_submitted(setup: Setup, id_: str, revision: str | None) -> Layout | None:
-    """Return a layout's submitted draft; None if it has no draft.
-
-    Checks the draft's revision unless `revision` is None.
-    """
+    """Return a layout's submitted draft; None if it has no draft. Check the revision unless `revision` is None."""
     draft = find_draft(setup, id_)
     if draft and not draft.submitted_at:
         raise InvalidRequest(f"{id_} has no pending draft.")

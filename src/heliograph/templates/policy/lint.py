@@ -112,10 +112,7 @@ def _lint_html(source: str) -> Warnings:
 
 
 def _unclosed_tags(html: _ParsedHtml) -> Warnings:
-    """Yield a warning for each unclosed tag.
-
-    After `{{else}}`, the same tags count as open as at its `{{#if}}`.
-    """
+    """Yield a warning for each unclosed tag. After `{{else}}`, the same tags count as open as at its `{{#if}}`."""
     stack: _TagStack = None
     blocks: list[_TagStack] = []
     tokens = (token for token in TOKEN.finditer(html.source) if token[5] or token[8] or token[9])

@@ -201,10 +201,7 @@ def find_unsupported_features(html: str) -> list[HtmlFinding]:
 
 
 def first_unsupported_features(html: str) -> Iterator[tuple[HtmlFeature, int]]:
-    """Yield each unsupported feature and its first offset.
-
-    Images without alt text are excluded, because clients do support them.
-    """
+    """Yield each unsupported feature and its first offset, except images without alt text, which clients support."""
     examined = html[:EXAMINED_MAX]
     styles = list(_find_css(examined))
     css = "\n".join(text for _, text in styles)

@@ -36,10 +36,7 @@ def _iterate_texts(node: Any) -> Iterator[str]:
 
 
 def compile_mjml(source: str) -> str:
-    """Compile MJML to HTML; HTML that is not MJML is returned unchanged.
-
-    Placeholders and blocks are text to the compiler and stay unchanged.
-    """
+    """Compile MJML to HTML, with placeholders and blocks unchanged; return a source that is not MJML unchanged."""
     if not _MJML_START.match(source):
         return source
     try:

@@ -14,7 +14,8 @@ TOKEN = re.compile(rf"{PLACEHOLDER.pattern}|{BLOCK.pattern}|\{{\{{\s*(content)\s
 NAME_MAX = 200  # characters of a variable's name
 BRAND_FIELDS = ("name", "domain")  # fields of a brand
 
-# The inside of a placeholder or opening block, in groups: up to its name, block keyword, name, and the rest (a format).
+# Matches the text between the braces. Groups: (1) all before the name, (2) in it the keyword `each` or `if`, (3) the
+# name, (4) the rest, which is a format.
 _NAMED = re.compile(rf"(\s*+(?:#(each|if)\s++)?)({NAME.pattern})(\s*+(?:\|.*)?)", re.DOTALL)
 _CLOSING = re.compile(r"\s*+/(?:each|if)\s*+")
 _BRACES = re.compile(r"(?<!\{)\{\{([^{}]{1,400})\}\}(?!\})")
@@ -37,7 +38,7 @@ class _Scopes:
         return next((name for name in self._lists if name is not None), None)
 
     def read(self, inside: str) -> re.Match[str] | None:
-        """Return the match if a tag contains a name without a scope, else None. An end tag closes the current block."""
+        """Return the match of a placeholder or opening block with a name, else None. A closing tag ends its block."""
         if _CLOSING.fullmatch(inside):
             if self._lists:
                 self._lists.pop()
@@ -115,10 +116,7 @@ def used_names(parts: Iterable[str], item_fields: ItemFields = ()) -> dict[str, 
 
 
 def invalid_placeholders(source: str, masked: str) -> Iterator[tuple[int, str]]:
-    """Yield (offset, text) of each `{{` that is not a valid placeholder.
-
-    `masked`: the source with valid ones blanked.
-    """
+    """Yield (offset, text) of each `{{` that is no valid placeholder; in `masked`, the valid ones are blanked."""
     for braces in re.finditer(r"\{\{", masked):
         match = _ANY_PLACEHOLDER.match(masked, braces.start())
         yield braces.start(), source[braces.start() : match.end() if match else braces.start() + _SHOWN_CHARS]

@@ -34,10 +34,7 @@ def lint_file(file: SetupFile) -> list[FileProblem]:
 
 
 def lint_html(name: str, source: str) -> list[FileProblem]:
-    """Return the problems of an HTML email body, treating every used variable as declared.
-
-    Raises ValueError on invalid MJML.
-    """
+    """Return the problems of an HTML body, treating used variables as declared; raises ValueError on invalid MJML."""
     source = compile_mjml(source)
     uses = compile_source(source, True, guess_item_fields([source], ())).uses
     shapes = {

@@ -1,7 +1,7 @@
 """Compiles a template's source into literals, slots and blocks, so that values are never parsed (contract 18).
 
 In HTML the escaping of a slot depends on its context. In text and quoted attributes the value is escaped. In an address
-(`href`, `src`, …) the value is encoded, and the address must become http(s), mailto or tel. Every other context is
+(`href`, `src`, …) the value is encoded, and the scheme must be http(s), mailto or tel. Every other context is
 refused. In the host of a link, in any part, only letters, digits, dots and hyphens of a value are kept. After a
 complete host a value starts the path. A value can therefore change neither the target of a link nor, if a mailto has a
 host, its recipient. A block must be between tags or around text, so that omitting its content does not change the
@@ -159,7 +159,8 @@ class _OpenBlock(msgspec.Struct):
 def compile_source(source: str, is_html: bool, item_fields: ItemFields = ()) -> CompiledSource:
     """Compile a part of a template.
 
-    `item_fields`: declared fields of its lists, to tell them from customer variables.
+    `item_fields`: each list with the declared fields of its items. Inside `{{#each}}`, a name without a scope is such a
+    field if declared; any other name without a scope is a customer variable.
     """
     source = expand_short_forms(source, item_fields)
     masked = TOKEN.sub(lambda token: MASK * len(token[0]), source)
@@ -300,10 +301,7 @@ def _split(
 
 
 def _mark_host_slots(pieces: "list[Piece | _BlockTag]") -> "list[Piece | _BlockTag]":
-    """Set the context of slots in the hosts of links.
-
-    After `{{else}}`, the position in the link is the one before the block.
-    """
+    """Set the context of slots in the hosts of links; `{{else}}` returns to the position before its block."""
     marked = list[Piece | _BlockTag]()
     host: str | None = None  # text so far of the link's host; None outside a host
     outer_hosts: list[str | None] = []
@@ -346,7 +344,7 @@ def _host_after(host: str | None, literal: str) -> str | None:
 
 
 def _mark_in_host(slot: Slot, host: str, after: str) -> Slot:
-    """Return a slot with its context: after a complete host the start of the path, otherwise part of the host.
+    """Return the slot marked as the start of the path if the host is complete, otherwise as part of the host.
 
     The host is incomplete after a dot or before more text.
     """

@@ -23,10 +23,7 @@ class TemplateDraftState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def revision(self) -> str:
-        """Return the draft's revision.
-
-        An approval must name it, so that only the content that was reviewed is approved.
-        """
+        """Return the revision, which an approval must name, so that only the reviewed content is approved."""
         return revision_of(self.template)
 
     @property
@@ -69,10 +66,7 @@ def approve_rows(
     prices: dict[str, int] | None = None,
     free: bool = False,
 ) -> list[Row]:
-    """Return the rows that approve a draft, with new prices if passed.
-
-    `free`: the operator confirms a price of 0, which is rejected otherwise.
-    """
+    """Return the rows that approve a draft, with new prices if passed. `free`: the operator confirms a price of 0."""
     new = find_draft_revision(setup, id_, revision).template
     if price is not None:
         new = replace(new, price=price, prices=prices or {})

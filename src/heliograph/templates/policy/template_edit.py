@@ -161,9 +161,9 @@ def _approval_fields(template: Template) -> dict[str, Any]:
 def with_prices(team: Team, new: Template) -> tuple[Template, bool]:
     """Return the template with prices, and whether prices were found.
 
-    Prices are the template's current ones, else those of the team's most expensive template of the same kind. Prices of
-    free SMS or WhatsApp templates are not copied, because they were set individually. Email without a price is free,
-    within the quota and above it.
+    The prices are the template's current ones, else those of the team's most expensive approved template of the same
+    kind. The price 0 of an SMS or WhatsApp template is not copied, because it was confirmed for that template only.
+    Email without a price is free, within the quota and above it.
     """
     old = team.templates.get(new.id)
     kind = _price_kind(new)

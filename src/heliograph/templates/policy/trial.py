@@ -25,8 +25,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     result: TrialResult
     error: str = ""  # why a send with the draft would be refused
     part: str = ""  # first part that differs
-    before: str = ""  # its first line that differs, with the template in use
-    after: str = ""  # its first line that differs, with the draft
+    before: str = ""  # the first different line of this part, with the template in use
+    after: str = ""  # the first different line of this part, with the draft
     segments: tuple[int, int] = (1, 1)  # segments of an SMS, with the template in use and with the draft
 
 

@@ -50,7 +50,7 @@ NO_VALUES = Values()
 def read_variables(variables: dict[str, Any] | None) -> Values:
     """Parse a caller's variables; null counts as missing.
 
-    `brand.*` keeps its prefix, which no template declares, and is therefore rejected as an unknown variable.
+    The prefix `brand.` is kept, so that such a name is rejected as an unknown variable: no template declares one.
     """
     return _read_values(variables, "") if variables else NO_VALUES
 

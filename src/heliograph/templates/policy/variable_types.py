@@ -11,7 +11,7 @@ Declaration = str | dict[str, Any]
 
 
 def to_record_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """Replace the declarations in `variables` by names; their types become the record field `shapes`."""
+    """Replace the declarations in `variables` by names, and store their types in the record's field `shapes`."""
     if "variables" not in fields:
         return fields
     typed = [
