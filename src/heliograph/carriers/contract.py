@@ -130,10 +130,7 @@ class Carrier(ABC):
         """Connect before the first message, for carriers that receive reports on a persistent connection."""
 
     def parse_callback(self, callback: Callback) -> CallbackResult | None:
-        """Verify and parse a callback.
-
-        Returns None if this carrier has no callbacks, or no secret with which to verify them.
-        """
+        """Verify and parse a callback; None if the carrier has no callbacks, or no secret with which to verify them."""
         return None
 
     async def parse_callback_async(self, callback: Callback) -> CallbackResult | None:
@@ -143,10 +140,7 @@ class Carrier(ABC):
     async def run_in_thread_if_large(
         self, callback: Callback, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Call `function` and return its result.
-
-        For a large callback, the call runs in a thread, one call at a time per carrier.
-        """
+        """Call `function`; if the callback is large, call it in a thread, one call at a time per carrier."""
         if not callback.is_large:
             return function(*args, **kwargs)
         if self._large_callback_lock is None:
@@ -184,10 +178,7 @@ class Carriers:
 
     @contextmanager
     def reserve_large_callback(self, carrier_id: str, client_address: str) -> Iterator[bool]:
-        """Count a large callback while the context is open.
-
-        Yields False if the carrier or the client has reached its limit.
-        """
+        """Count a large callback while the context is open; yield False if the carrier or client is at its limit."""
         keys = ("carrier", carrier_id), ("client", client_address)
         is_admitted = (
             self._large_callbacks[keys[0]] < LARGE_CALLBACKS_PER_CARRIER

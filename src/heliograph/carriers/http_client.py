@@ -93,10 +93,7 @@ class CheckedAddresses:
 
 
 class CarrierHttp:
-    """HTTP client with one aiohttp session, created on first use.
-
-    It has no cookies and follows no redirects or proxies.
-    """
+    """HTTP client without cookies, redirects and proxies; its aiohttp session is created on first use."""
 
     def __init__(
         self,

@@ -113,10 +113,7 @@ class Endpoint:
                 task.cancel()
 
     async def _run_once(self) -> bool:
-        """Start attempts, start recording finished ones, and wait for a wakeup.
-
-        Returns False if the endpoint was idle for IDLE_S.
-        """
+        """Start attempts, record finished ones, and wait for a wakeup; return False if idle for IDLE_S."""
         try:
             await self._read_due()
             self._start_attempts()
@@ -258,10 +255,7 @@ class Endpoint:
         return self._shared.clock.randbelow(2001) / 1000 - 1
 
     def _get_secrets(self, hook: Webhook, team_now: int) -> WebhookSecrets:
-        """Return the decrypted secrets, which are cached until the webhook changes or its rotation ends.
-
-        Decrypting costs as much as signing.
-        """
+        """Return the decrypted secrets, cached until the webhook changes or its rotation ends: decrypting is slow."""
         rotating = team_now < hook.old_until
         if not self._cached_secrets or self._cached_secrets[0] is not hook or self._cached_secrets[1] != rotating:
             self._cached_secrets = hook, rotating, self._shared.secrets_of(hook, team_now)
@@ -287,10 +281,7 @@ class Endpoint:
     async def _submit_attempts(
         self, attempts: list[_FinishedAttempt], reasons: list[tuple[Webhook, str]]
     ) -> list[_FinishedAttempt]:
-        """Submit attempts to the store; return those to submit again.
-
-        Adds (webhook, reason) to `reasons` for each webhook to disable.
-        """
+        """Submit attempts; return those to submit again. Add (webhook, reason) to `reasons` for webhooks to disable."""
         to_retry: list[_FinishedAttempt] = []
         record, team_now = self._shared.store.deliveries.record, self._shared.clock.team_now
         # One after the other: attempts of a transaction finish together, and asyncio.gather would add a callback for

@@ -392,10 +392,7 @@ class DeliveryStore:
         return await self._database.read(lambda tx: read_due(tx, webhook, limit, now))
 
     def record(self, attempt: DeliveryAttempt) -> Awaitable[int | None]:
-        """Record an attempt; return the time since which the endpoint has been failing, or None.
-
-        Raises EndpointLeaseLost.
-        """
+        """Record an attempt; return since when the endpoint has been failing, or None. Raises EndpointLeaseLost."""
         return self._attempts.submit(attempt)
 
     async def disable(self, hook: Webhook, reason: str) -> bool:

@@ -166,10 +166,7 @@ class ConnectionPool:
         return outcome
 
     async def _open_within(self, gate: ConnectionGate, destination: Destination) -> SmtpSession | Deferred:
-        """Open a connection within the provider's limit.
-
-        If necessary, first close an idle connection to another host.
-        """
+        """Open a connection within the provider's limit; if necessary, first close an idle one to another host."""
         while gate.is_full:
             if gate.idle:
                 session, host = next(iter(gate.idle.items()))

@@ -71,10 +71,7 @@ async def check_records(
 
 
 async def check_records_at(source: DnsSource, records: Sequence[Record]) -> list[tuple[Record, Verdict]]:
-    """Check each record with DNS queries to `source` and return it with its verdict.
-
-    Records not checked in time get `unanswered_verdict`.
-    """
+    """Check each record with DNS queries to `source`; records not checked in time get `unanswered_verdict`."""
     tasks = [asyncio.create_task(_check_record(source, record)) for record in records]
     try:
         if tasks:

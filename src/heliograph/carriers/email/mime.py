@@ -448,10 +448,7 @@ def _quoted_printable(text: bytes) -> bytes:
 
 
 def _quoted_lines(text: bytes) -> bytes:
-    """Encode lines that end with CRLF as quoted-printable.
-
-    The final line end is added by the encoding and is not part of the text.
-    """
+    """Encode CRLF-separated lines as quoted-printable, and add a final line end, which is not part of the text."""
     encoded = binascii.b2a_qp(b"\r\n" + text + b"\r\n")
     encoded = _OVERLONG_LINE_END.sub(rb"=\r\n\g<0>", encoded)
     return _DOT_OR_FROM_LINE.sub(lambda line: b"\r\n" + _escape_line_start(line[1]), encoded)[2:]

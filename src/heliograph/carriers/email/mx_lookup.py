@@ -54,10 +54,7 @@ class MxResolver:
         self._random = random
 
     async def mx_records(self, domain: str) -> MxRecords:
-        """Return the domain's mail exchangers; hosts of equal preference are shuffled.
-
-        Raises NullMx if the domain accepts no mail.
-        """
+        """Return the mail exchangers, shuffled within a preference; raises NullMx if the domain accepts no mail."""
         answer = await self._query(domain, "MX")
         records = [(record.preference, self._random.random(), _name_text(record.exchange)) for record in answer]
         if not records:
@@ -109,10 +106,7 @@ class MxResolver:
             return []
 
     async def values(self, name: str, rdtype: str) -> list[str]:
-        """Return the values of TXT, A, AAAA or MX records; empty if not found.
-
-        Raises DnsTimeout if DNS does not respond.
-        """
+        """Return the values of TXT, A, AAAA or MX records; empty if not found. Raises DnsTimeout."""
         if rdtype == "TXT":
             return await self.txt_values(name)
         try:

@@ -144,10 +144,7 @@ class MailPreparer:
             return entry.signed
 
     def _cache_entry(self, message: OutboundMessage) -> CacheEntry:
-        """Return the message's cache entry.
-
-        If it does not exist, create it and evict the oldest entries if necessary.
-        """
+        """Return the message's cache entry; create it if necessary, and evict the oldest entries above the limits."""
         entry = self._cache.get(message.message_id)
         if entry is None:
             entry = self._cache[message.message_id] = CacheEntry(asyncio.Lock(), len(message.content))

@@ -69,10 +69,7 @@ def context_for(mode: TlsMode, roots: ssl.SSLContext | None) -> ssl.SSLContext:
 
 @lru_cache(maxsize=1)
 def _unverified_context() -> ssl.SSLContext:
-    """Return a context that accepts any certificate.
-
-    It is used for opportunistic TLS, and for DANE, which is checked separately.
-    """
+    """Return a context that accepts any certificate: for opportunistic TLS, and for DANE, which is checked later."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -111,10 +108,7 @@ def _is_issued_by_anchor(
 
 
 def _full_certificate(tlsa_record: TlsaRecord) -> list[x509.Certificate]:
-    """Return the authority's certificate if the TLSA record contains it in full, else an empty list.
-
-    The server may omit such a certificate.
-    """
+    """Return the authority's certificate if the TLSA record contains it, because the server may omit it; else empty."""
     if (tlsa_record.selector, tlsa_record.matching) != (0, 0):
         return []
     try:

@@ -183,10 +183,7 @@ def _as_text(value: Any) -> str | None:
 
 
 def _is_fresh(value: Any, now: int) -> bool:
-    """Return whether a timestamp is within CLOCK_SKEW_MAX_MS of `now`.
-
-    The timestamp is in RFC 3339, or a Unix time in seconds or milliseconds.
-    """
+    """Return whether a time (RFC 3339, or a Unix time in seconds or ms) is within CLOCK_SKEW_MAX_MS of `now`."""
     text = _as_text(int(value) if isinstance(value, float) else value) or ""
     number = parse_int(text, 19)
     moment = parse_timestamp(text) if number is None else number * (1 if number >= MS_TIMESTAMP_MIN else SECOND_MS)

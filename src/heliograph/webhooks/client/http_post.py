@@ -45,10 +45,7 @@ class PostResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WebhookHttpClient:
-    """Sends webhook requests.
-
-    A connection is reused only if its address is among those that the SSRF check of this attempt returned.
-    """
+    """Sends webhook requests; reuses only connections to an address that the SSRF check of this attempt returned."""
 
     def __init__(self, guard: SsrfGuard, roots: ssl.SSLContext | None = None, total_s: float = TOTAL_S) -> None:
         self._guard = guard

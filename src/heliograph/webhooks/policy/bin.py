@@ -27,10 +27,7 @@ def is_bin(base_url: str, url: str) -> bool:
 
 
 def receipt_report(secrets: Sequence[str], headers: Mapping[str, str], body: bytes, now_s: int) -> dict[str, Any]:
-    """Return the bin's response to a request: what was received, and whether its signature is valid.
-
-    The names in `headers` are in lower case.
-    """
+    """Return the bin's response to a request: what was received, and whether its signature is valid."""
     signature = headers.get("webhook-signature", "")
     verdict = "valid" if is_signed(secrets, headers, body, now_s) else "not valid"
     return {

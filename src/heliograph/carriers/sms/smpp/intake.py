@@ -34,10 +34,7 @@ class Intake(Generic[Item]):
         self._closed = False
 
     def add(self, item: Item, session: SmppSession, pdu: Pdu) -> None:
-        """Queue an item parsed from `pdu`.
-
-        If the queue is full or closed, the PDU is rejected with a temporary error.
-        """
+        """Queue an item parsed from `pdu`; if the queue is full or closed, reject the PDU with a temporary error."""
         if self._closed or len(self._queue) >= QUEUED_MAX:
             session.acknowledge(pdu, status.RX_T_APPN)
             return

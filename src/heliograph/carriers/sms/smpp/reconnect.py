@@ -42,10 +42,7 @@ class SmppLink:
             self._task = asyncio.create_task(self._run())
 
     async def session(self) -> SmppSession:
-        """Return the bound session.
-
-        Waits for a connection attempt in progress, but not for the next; then raises NotSent.
-        """
+        """Return the bound session. Wait for a running connection attempt, but not for the next; then raise NotSent."""
         if self.bound:
             return self.bound
         self.open()

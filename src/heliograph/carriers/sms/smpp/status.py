@@ -65,10 +65,7 @@ STATUS_TABLE: dict[int, tuple[str, str, Verdict]] = {
 
 
 def verdict_for(status: int) -> Verdict:
-    """Return the verdict on a command_status.
-
-    Unknown ones are carrier-specific and deferred, because they may be temporary.
-    """
+    """Return the verdict on a command_status. Unknown, carrier-specific ones are deferred: they may be temporary."""
     return STATUS_TABLE[status][2] if status in STATUS_TABLE else "deferred"
 
 

@@ -42,10 +42,7 @@ _SUPPRESSED: LocalReason = "suppressed"
 
 
 def sign(signing: SignatureInput) -> dict[str, str]:
-    """Return a Basic Authorization header, because Postmark does not sign.
-
-    Receivers such as django-anymail check its password (WEBHOOK_SECRET).
-    """
+    """Return Basic authorization, because Postmark does not sign; receivers can check the password instead."""
     password = base64.b64encode(f"{USER}:{signing.secrets[0]}".encode()).decode()
     return {"Authorization": f"Basic {password}"}
 
@@ -77,10 +74,7 @@ def body(event: StoredEvent, team: Team) -> bytes:
 
 
 def _inbound_payload(data: dict[str, Any], occurred_at: str) -> dict[str, Any]:
-    """Return the payload of an inbound mail, without the attachments' content.
-
-    The content is only in GET /v1/received/:id/attachments/:id.
-    """
+    """Return an inbound mail's payload; attachments' content is only in GET /v1/received/:id/attachments/:id."""
     to, recipient = [*map(_full_address, data["to"])], next(iter(data["recipients"]), "")
     headers = [{"Name": name, "Value": value} for name, value in data["headers"]]
     first_by_name = {name.lower(): value for name, value in reversed(data["headers"])}

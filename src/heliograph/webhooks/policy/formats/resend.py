@@ -80,10 +80,7 @@ def _inbound_data(data: dict[str, Any], at: str) -> dict[str, Any]:
 
 
 def _email_data(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the data for one recipient.
-
-    Resend lists all To addresses, so that receivers cannot tell whom an event is about.
-    """
+    """Return the data for one recipient; Resend lists all To addresses, which hides whom an event is about."""
     payload = {
         "email_id": data["id"],
         "created_at": data["created_at"],
