@@ -1,7 +1,4 @@
-"""Wires the application: settings → secrets → store → carriers → API and worker.
-
-The only module that names all concrete implementations.
-"""
+"""Wires the application; the only module that names all concrete implementations."""
 
 import asyncio
 import platform
@@ -126,7 +123,7 @@ class CarrierDependencies(msgspec.Struct, frozen=True, kw_only=True):
     cipher: Cipher
     http: CarrierHttp
     checked_http: CarrierHttp  # with SSRF protection, for addresses that users configure
-    # Called with the delivery reports of carriers with a persistent connection (SMPP)
+    # Called with the delivery reports of carriers that have a persistent connection (SMPP)
     report: Callable[[str, Sequence[CarrierReport]], Awaitable[None]]
     receive_texts: Callable[[str, PhoneChannel, Sequence[IncomingText | TextPart]], Awaitable[None]]
     base_url: str
@@ -322,7 +319,7 @@ def make_dispatcher(
     admission: Admission,
     budget: ByteBudget,
     outgoing: MailPreparer,
-    web: CarrierHttp,
+    http: CarrierHttp,
 ) -> Dispatcher:
     """Create the API and the dashboard, which share one byte budget with SMTP submission."""
     compat_routes = [route for adapter in ADAPTERS for route in adapter.routes]
@@ -333,7 +330,7 @@ def make_dispatcher(
         decrypt=secrets.cipher.decrypt,
         render_eml=outgoing.build_unsigned,
         api_routes=(*(route.name for route in (*ROUTES, *compat_routes) if route.scopes is not None), intake.ROUTE),
-        provider=make_provider(settings, context.clock, web),
+        provider=make_provider(settings, context.clock, http),
         read_budget=ReadBudget(ByteBudget(settings.body_memory_mb * MIB)),
         password_sign_in=settings.password_sign_in,
         smtp_listeners=tuple(address.rpartition(":")[2] for address in settings.submission()),
@@ -349,14 +346,14 @@ def make_dispatcher(
     )
 
 
-def make_provider(settings: Settings, clock: Clock, web: CarrierHttp) -> Provider | None:
+def make_provider(settings: Settings, clock: Clock, http: CarrierHttp) -> Provider | None:
     """Return the identity provider for sign-in, or None if not configured."""
     if not settings.oidc_issuer:
         return None
 
     async def request(method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
         try:
-            response = await web.request(method, url, headers=headers, body=body, timeout_s=PROVIDER_S)
+            response = await http.request(method, url, headers=headers, body=body, timeout_s=PROVIDER_S)
         except Unreachable as error:
             raise ProviderUnavailable(str(error)) from None
         except NoResponse:
@@ -581,7 +578,7 @@ def make_chats(settings: Settings, secrets: Secrets, store: Store, clock: Clock)
 def make_refusal_check(settings: Settings, own_url: str = "") -> FindRefusal:
     guard = SsrfGuard(settings.webhook_allow_private, own_base_url=own_url)
 
-    async def refusal_of(url: str) -> str | None:
+    async def find_refusal(url: str) -> str | None:
         try:
             await guard.check(url)
         except TargetDenied as error:
@@ -590,7 +587,7 @@ def make_refusal_check(settings: Settings, own_url: str = "") -> FindRefusal:
             pass  # DNS may resolve later; every attempt checks again
         return None
 
-    return refusal_of
+    return find_refusal
 
 
 def webhook_secrets(cipher: Cipher, hook: records.Webhook, now: int) -> WebhookSecrets:
@@ -613,8 +610,8 @@ def webhook_secrets(cipher: Cipher, hook: records.Webhook, now: int) -> WebhookS
 def signing_keys(store: Store, cipher: Cipher) -> Callable[[str], tuple[dkim.SigningKey, ...]]:
     """Return a function that returns the active DKIM keys of a domain.
 
-    That function returns no keys if no team has the domain or the domain has none yet, and raises NotReady if the keys
-    cannot be decrypted.
+    The function returns no keys if no team has the domain or the domain has no keys yet, and raises NotReady if the
+    keys cannot be decrypted.
     """
     setup, keys_by_domain = store.setup.current, dict[str, tuple[dkim.SigningKey, ...]]()
 

@@ -127,7 +127,7 @@ def make_primary(settings: Settings) -> PostgresDatabase:
 
 
 def make_standby(settings: Settings) -> PostgresDatabase:
-    """Return the database of `database_read`, which is read-only."""
+    """Return the read-only standby database that the setting `database_read` names."""
     return PostgresDatabase(
         settings.database_read,
         settings.database_pool,
@@ -183,10 +183,7 @@ def make_secrets(settings: Settings, store: Store | None = None) -> Secrets:
 async def open_store(
     settings: Settings, clock: Clock | None = None, owner: str = "", secrets: Secrets | None = None
 ) -> AsyncIterator[Store]:
-    """Open a migrated store with a fresh setup.
-
-    `owner`: process name, needed to claim messages or Idempotency-Keys.
-    """
+    """Open a migrated store with a fresh setup. `owner`: process name, needed to claim messages or Idempotency-Keys."""
     await migrate(settings)
     used_secrets = secrets or make_secrets(settings)
     blobs = LocalFiles(settings.data / "blobs")
@@ -216,7 +213,7 @@ async def open_store(
 
 
 class WrongSecret(Exception):
-    """The database was encrypted with a different master secret; the message says what to do."""
+    """Raised if the database was encrypted with a different master secret; the message says what to do."""
 
 
 async def check_secret(store: Store, secrets: Secrets) -> None:
@@ -269,16 +266,16 @@ async def pause_if_restored(store: Store, data: Path, file: Path | None = None) 
         await asyncio.to_thread(read_database_numbers, data),
         await asyncio.to_thread(read_file_marks, data),
     )
-    current_mark = read_mark(file) if file else None
+    file_mark = read_mark(file) if file else None
     copied = (
-        [identity for identity, recorded_mark in recorded_files.items() if recorded_mark != current_mark]
+        [database_id for database_id, recorded_mark in recorded_files.items() if recorded_mark != file_mark]
         if file
         else []
     )
     comparison = await store.maintenance.pause_if_restored(recorded_numbers, copied)
     await asyncio.to_thread(save_database_number, data, comparison.database_id, comparison.counter)
-    if file and (file_mark := current_mark or mark_file(file)):
-        await asyncio.to_thread(save_file_mark, data, comparison.database_id, file_mark)
+    if file and (new_file_mark := file_mark or mark_file(file)):
+        await asyncio.to_thread(save_file_mark, data, comparison.database_id, new_file_mark)
     if comparison.is_restored:
         log.error("database was restored from an older copy: delivery is paused")
     return comparison.is_restored

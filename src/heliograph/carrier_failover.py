@@ -42,7 +42,7 @@ class CarrierFailover:
         self._store = store
         self._clock = clock
         self._failure_counts: Counter[str] = Counter()  # carrier → consecutive failures to reach it
-        self._probing: set[str] = set()
+        self._probing: set[str] = set()  # carriers with a recorded circuit to which a message is being sent
         self._updating_circuits: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -66,7 +66,7 @@ class CarrierFailover:
     def choose_in_order_from_setup(self, carriers: Sequence[CarrierRecord]) -> ChooseCarrier:
         """Choose the first untried carrier, with its settings from the current setup.
 
-        With outdated settings, a carrier that was changed meanwhile would be created again.
+        With outdated settings, a carrier that was changed meanwhile would be built again with its old settings.
         """
 
         def choose(tried: Collection[str]) -> CarrierRecord | None:
@@ -88,11 +88,10 @@ class CarrierFailover:
         stop_unless_unreachable: bool = True,
         timeout_s: float | None = None,
     ) -> list[CarrierAttempt]:
-        """Try carriers in order; return every attempt. The last one decides; empty if none was eligible.
+        """Try carriers in order; return every attempt, of which the last decides; empty if no carrier was eligible.
 
         With `stop_unless_unreachable`, the next carrier is tried only if this one is unreachable, so that nothing is
-        sent twice.
-        Without it, the next carrier is tried unless this one accepted or refused the message.
+        sent twice. Without it, the next carrier is tried unless this one accepted or refused the message.
         """
         loop_time = asyncio.get_running_loop().time
         deadline = None if timeout_s is None else loop_time() + timeout_s
@@ -151,10 +150,7 @@ class CarrierFailover:
         )
 
     async def send(self, record: CarrierRecord, message: OutboundMessage) -> Outcome:
-        """Send with one carrier and return the outcome.
-
-        Exceptions become Deferred, except SendCancelled and cancellation.
-        """
+        """Send with one carrier. Exceptions become Deferred outcomes, except SendCancelled and cancellation."""
         circuit = self._store.circuits.current.get(record.id)
         if circuit:
             self._probing.add(record.id)

@@ -28,7 +28,7 @@ KEPT_PURPOSES = ("codes", "envelope", "ownership", "erasure")
 class ProcessSlot:
     """The identity of this process, held by a file lock: reused after a restart, never shared by two live processes.
 
-    The lock ends with the process, also after kill -9, so the next process in the slot may take over its claims.
+    The lock ends with the process, also after kill -9, so that the next process in the slot may take over its claims.
     """
 
     def __init__(self, data: Path) -> None:
@@ -88,9 +88,9 @@ class Secrets:
         return Cipher(*self._encryption_keys(), find_keys=self._encryption_keys)
 
     def use_digest(self, digest: str | None, kept_keys: str | None) -> bool:
-        """Switch to the master secret that the database uses; return False if that secret is not here.
+        """Switch to the master secret with this digest, which the database uses. Never creates a secret.
 
-        Never creates a secret.
+        Returns False if this data folder does not contain the secret.
         """
         if not self.exists() or digest is None:
             return digest is None
@@ -112,10 +112,7 @@ class Secrets:
         return [_derive_key(master, "check").hex() for master in self._masters()]
 
     def count_by_secret(self, texts: Mapping[str, str]) -> dict[str, int]:
-        """Count the ciphertexts that each master secret decrypts, keyed by the start of its digest.
-
-        `texts`: context → ciphertext.
-        """
+        """Count the ciphertexts (by context) that each master secret decrypts, keyed by the start of its digest."""
         count_by_key = Counter(self.cipher.key_index(text, context) for context, text in texts.items())
         undecryptable = {NO_KNOWN_SECRET: count_by_key[None]} if count_by_key[None] else {}
         return {digest[:12]: count_by_key[index] for index, digest in enumerate(self.digests)} | undecryptable
@@ -184,8 +181,8 @@ class Secrets:
         else:
             _read_or_create(self.file, _new_secret)
             files = (self.file, self.next_file, self.old_file)
-            masters = [base64.b64decode(text) for item in files if (text := _read_text(item))]
-        return sorted(dict.fromkeys(masters), key=lambda item: item != self._current)
+            masters = [base64.b64decode(text) for file in files if (text := _read_text(file))]
+        return sorted(dict.fromkeys(masters), key=lambda master: master != self._current)
 
     def _encryption_keys(self) -> list[bytes]:
         return [_derive_key(master, "sealing") for master in self._masters()]
@@ -265,7 +262,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def mark_backup(data: Path) -> None:
-    """Record that a backup is made now. Other backup tools touch the same file."""
+    """Record that a backup is made now, as the time of the file BACKED_UP, which other backup tools may touch too."""
     data.mkdir(parents=True, exist_ok=True)
     (data / BACKED_UP).touch()
 

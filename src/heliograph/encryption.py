@@ -18,12 +18,11 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 VERSION = "v1."
 NONCE_BYTES = 12  # random: safe for 2^32 secrets per key, far more than a setup has
 
-
 log = structlog.get_logger()
 
 
 class DecryptionError(ValueError):
-    """The ciphertext is damaged, belongs to another context, or was encrypted with another master secret."""
+    """Raised if a ciphertext is damaged, belongs to another context, or was encrypted with another master secret."""
 
 
 class Cipher:
@@ -38,7 +37,7 @@ class Cipher:
         """Replace the keys: the first encrypts, all decrypt."""
         self._keys = keys
         self._ciphers = [ChaCha20Poly1305(key) for key in keys]
-        self._logged: set[str] = set()  # contexts already logged: some are decrypted for every message
+        self._logged: set[str] = set()  # contexts whose failure was logged; some are decrypted for every message
 
     def encrypt(self, plaintext: bytes, context: str) -> str:
         nonce = secrets.token_bytes(NONCE_BYTES)

@@ -39,7 +39,7 @@ from heliograph.web.connection import Connections
 
 log = structlog.get_logger()
 
-# Time in which open connections of a stopping process get one more response; then clients reconnect to another
+# Time in which open connections of a stopping process get one more response; clients then reconnect to another process
 LAST_RESPONSE_S = 1.0
 DRAIN_S = 30  # timeout for requests in progress at shutdown
 RETRY_S = 1.0  # delay before connecting to the database again, or restarting a failed background job
@@ -68,11 +68,11 @@ class Stop(asyncio.Event):
 
 
 class StopRequested(Exception):
-    """Shutdown was requested before the start was complete."""
+    """Raised if shutdown was requested before the start was complete."""
 
 
 class CannotListen(Exception):
-    """The address is in use or not local; the message names it and says what to do."""
+    """Raised if the address is in use or not local; the message names it and says what to do."""
 
 
 ReadyCallback = Callable[[Settings, Store], Awaitable[None]]

@@ -26,7 +26,7 @@ PROCESSES_MAX = 64
 
 
 class BadSetting(Exception):
-    """A setting is unknown or malformed; the message names it and the expected format."""
+    """Raised if a setting is unknown or malformed; the message names it and the expected format."""
 
 
 class SettingSource(msgspec.Struct, frozen=True):
@@ -220,7 +220,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     database: Annotated[str, SettingSpec(_database, flag=_DATABASE)] = "sqlite:///heliograph.db"
     # Cells that `serve` serves: schemas of the database with an installation each; empty: one installation, no cell
     cells: Annotated[tuple[str, ...], SettingSpec(_cells)] = ()
-    cell: Annotated[str, _empty_as(_cell, "")] = ""  # the one of `cells` that these settings are of; empty: all
+    cell: Annotated[str, _empty_as(_cell, "")] = ""  # cell that these settings are for; empty: all of `cells`
     checkpoint: Annotated[  # who checkpoints the SQLite WAL; external: Litestream
         Literal["own", "external"],
         _choice("own, or external where Litestream copies the database", "own", "external"),
@@ -445,17 +445,17 @@ def _from_environment(environment: Mapping[str, str]) -> SettingTexts:
         if name in texts:
             raise BadSetting(f"{texts[name][1].name} and {variable}: only one of them can be given")
         if is_file:
-            texts[name] = (_text(Path(value), variable), SettingSource("file", f"{variable}={value}"))
+            texts[name] = (_read_text(Path(value), variable), SettingSource("file", f"{variable}={value}"))
         else:
             texts[name] = (value, SettingSource("environment", variable))
     return texts
 
 
-def _resolve_name(written: str) -> tuple[str, bool]:
-    """Return the setting's name, and whether `written` names a file with the value."""
+def _resolve_name(key: str) -> tuple[str, bool]:
+    """Return the name of the setting, and whether `key` is for the path of a file with the value."""
     known_names = {*NAMES, *NAME_BY_ALIAS}
-    is_file = written not in known_names and written.removesuffix("_file") in known_names
-    name = written.removesuffix("_file") if is_file else written
+    is_file = key not in known_names and key.removesuffix("_file") in known_names
+    name = key.removesuffix("_file") if is_file else key
     return NAME_BY_ALIAS.get(name, name), is_file
 
 
@@ -463,13 +463,13 @@ def _from_credentials(folder: str | None) -> SettingTexts:
     """Read credentials of systemd (LoadCredential=) that have the name of a setting; ignore other files."""
     paths = [Path(folder, name) for name in NAMES] if folder else []
     return {
-        path.name: (_text(path, "credential"), SettingSource("credential", str(path)))
+        path.name: (_read_text(path, "credential"), SettingSource("credential", str(path)))
         for path in paths
         if path.is_file()
     }
 
 
-def _text(path: Path, source: str) -> str:
+def _read_text(path: Path, source: str) -> str:
     try:
         return path.read_text("utf-8").strip()
     except OSError as error:
@@ -488,16 +488,16 @@ def _from_file(file: Path | None) -> SettingTexts:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise BadSetting(f"{file}: {error}") from None
     texts: SettingTexts = {}
-    for written, value in table.items():
-        name, is_file = _resolve_name(written)
+    for key, value in table.items():
+        name, is_file = _resolve_name(key)
         if name not in NAMES:
             raise BadSetting(f"{file}: {name} is not a setting. Known: {', '.join(NAMES)}")
         if name in texts:
             raise BadSetting(f"{file}: {name} and {name}_file: only one of them can be given")
         if not isinstance(value, str | int) or isinstance(value, bool):
-            raise BadSetting(f"{file}: {written}: expected a string or a number")
-        text = _text(Path(str(value)), f"{file}: {written}") if is_file else str(value)
-        texts[name] = (text, SettingSource("config", f"{file}: {written}"))
+            raise BadSetting(f"{file}: {key}: expected a string or a number")
+        text = _read_text(Path(str(value)), f"{file}: {key}") if is_file else str(value)
+        texts[name] = (text, SettingSource("config", f"{file}: {key}"))
     return texts
 
 

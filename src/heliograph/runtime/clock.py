@@ -16,8 +16,8 @@ from pathlib import Path
 from heliograph.domain.ids import BASE32_PAIRS, ulid_start
 from heliograph.domain.limits import SECOND_MS
 
-POOL_SIZE = 1024  # random numbers per system call; with a call for each id, the calls would take longer than the rest
-
+# Random numbers read by one system call; a call for each id would take longer than all other work for the id
+POOL_SIZE = 1024
 STEP_BITS = 40  # an id has 80 random bits; of these, ids of the same millisecond differ in the lowest 40
 
 CLOCK_ERROR_MAX_MS = 5 * SECOND_MS  # a wall clock that differs from the shared clock by more than this is wrong

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 WAITERS_MAX = 64  # maximum waiting callers per group
-WAIT_S = 20.0
-RETRY_AFTER_MAX = 30
+WAIT_S = 20.0  # maximum wait for a slot
+RETRY_AFTER_MAX = 30  # seconds
 
 
 class QueueFull(Exception):
-    """Too many callers of this group are waiting for a slot, or this caller has waited too long."""
+    """Raised if too many callers of the group wait for a slot, or if the caller has waited too long."""
 
     def __init__(self, retry_after: int) -> None:
         super().__init__(f"too many changes wait; retry after {retry_after} s")
@@ -29,12 +29,12 @@ class FairLimiter:
     async def slot(self, group: str) -> AsyncIterator[None]:
         """Hold one slot. Raises QueueFull if the group has too many waiters or the wait is too long."""
         await self._acquire(group)
-        time = asyncio.get_running_loop().time
-        began = time()
+        loop_time = asyncio.get_running_loop().time
+        acquired_at = loop_time()
         try:
             yield
         finally:
-            self._average_held_s += (time() - began - self._average_held_s) / 8
+            self._average_held_s += (loop_time() - acquired_at - self._average_held_s) / 8
             self._release()
 
     async def _acquire(self, group: str) -> None:

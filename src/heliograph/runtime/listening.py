@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 BACKLOG = 2048
 ACCEPTS_MAX = 64  # maximum connections accepted per event loop iteration
-SHARED_ACCEPTS_MAX = 2
+SHARED_ACCEPTS_MAX = 2  # the same, for a socket that several processes share
 START_ITERATIONS = 4  # event loop iterations between accepting a connection and reading its first bytes
 LOG_INTERVAL_S = 60.0
 NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -66,9 +66,9 @@ def adopt_socket(descriptor: int) -> Listener:
 
 
 async def stop_accepting(server: asyncio.Server) -> None:
-    """Stop accepting; close the server when the connections accepted last have started.
+    """Stop accepting connections, and close the server some event loop iterations later.
 
-    asyncio would drop connections that have not started yet.
+    By then asyncio has started the handlers of the connections accepted last; it would drop the others.
     """
     loop = asyncio.get_running_loop()
     for listener in server.sockets:

@@ -18,7 +18,7 @@ LogFormat = Literal["text", "json"]
 
 FOLD_INTERVAL_S = 10.0
 KINDS_MAX = 1000  # maximum number of different errors remembered; then all are forgotten
-FOLDED_BY = ("event", "error", "work", "loop")
+FOLDED_BY = ("event", "error", "work", "loop")  # errors are equal if these values are
 
 
 class FoldErrors:
@@ -76,10 +76,9 @@ class LibraryHandler(logging.Handler):
 def configure(
     now: Callable[[], float], process: int | None = None, log_format: LogFormat = "text", cell: str = ""
 ) -> None:
-    """Configure logging.
+    """Configure logging. `now` returns monotonic seconds.
 
-    `now` returns monotonic seconds; `process` is this process's number if there are several. `cell`: name of the cell;
-    empty outside cells.
+    `process`: number of this process if there are several. `cell`: name of the cell; empty outside cells.
     """
     labels = {**({"cell": cell} if cell else {}), **({"process": process} if process is not None else {})}
     as_json = log_format == "json"

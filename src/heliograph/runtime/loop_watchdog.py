@@ -16,8 +16,8 @@ from heliograph.runtime import metrics
 
 log = structlog.get_logger()
 
-TICK_S = 0.1
-CHECK_S = 0.05
+TICK_S = 0.1  # interval at which the loop's lag is measured
+CHECK_S = 0.05  # interval at which the thread checks the loop
 LOGGED_LAG_S = 0.25  # longer lags are logged with the code that blocked the loop
 PERIOD_S = 60.0  # the metric is the longest lag of the current period and the one before
 OUR_PATH = "/heliograph/"
@@ -81,7 +81,7 @@ class LoopWatch:
 
     def _inspect(self, loop: asyncio.AbstractEventLoop, thread: int, stop: threading.Event) -> None:
         # number of checks during the current lag; none happen while the process is suspended
-        last_due, checks = (self._due, 0)
+        last_due, checks = self._due, 0
         while not stop.wait(CHECK_S):
             lag = loop.time() - self._due
             if self._blocked_by is None and lag > LOGGED_LAG_S:

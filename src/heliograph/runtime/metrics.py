@@ -23,9 +23,8 @@ from prometheus_client import (
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-SHARED_FOLDER_VARIABLE = (
-    "PROMETHEUS_MULTIPROC_DIR"  # folder of the shared metric files; prometheus-client reads it on import
-)
+# Names the folder of the shared metric files; prometheus-client reads it on import
+SHARED_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 # OpenTelemetry's default buckets

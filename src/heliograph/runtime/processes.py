@@ -67,9 +67,9 @@ class Child:
 
 
 class ProcessGroup:
-    """Processes that share sockets. When all are ready, it calls `greet` with the ready line of the first one.
+    """Processes that share sockets. When all are ready, the group calls `greet` with the ready line of the first one.
 
-    `environment`: variables of the processes, added to ours. `gives_up`: stop if no process becomes ready, instead
+    `environment`: variables that the processes have besides ours. `gives_up`: stop if no process becomes ready, instead
     of starting processes again and again.
     """
 
@@ -184,7 +184,7 @@ class ProcessGroup:
 
     def reload(self) -> None:
         """Replace all processes, so that they read their settings again."""
-        self._replace_again = True  # replace again: those replaced already may have read older settings
+        self._replace_again = True  # also processes that were replaced a moment ago: they may have older settings
         if not self._replacing:
             self._replacing = True
             self._tasks.create_task(self._replace())
@@ -197,10 +197,7 @@ class ProcessGroup:
         self._replacing = False
 
     async def _replace_all(self) -> bool:
-        """Replace all processes one by one, so that they reload their settings.
-
-        Each stops when its replacement is ready.
-        """
+        """Replace the processes one by one; each stops when its replacement is ready. Return whether all succeeded."""
         for number in self._numbers:
             old = self._children.get(number)
             if old is None or not await old.greeting or old.ended.done():

@@ -19,16 +19,15 @@ NEGATIVE_TTL_MAX_S = 300  # longest caching of an answer that a name does not ex
 
 _parse_name = lru_cache(CACHE_MAX)(dns.name.from_text)
 
-
 QueryDns = Callable[[str, str], Awaitable[list[str]]]  # (name, record type) → values; raises DnsTimeout
 
 
 class DnsTimeout(Exception):
-    """The DNS query failed or timed out. The error's message is the kind of failure."""
+    """Raised if a DNS query failed or timed out. The message is the kind of failure."""
 
 
 class NameNotFound(Exception):
-    """The name does not exist or has no address."""
+    """Raised if a name does not exist or has no address."""
 
 
 class DnsCache(dns.resolver.LRUCache):
@@ -44,10 +43,7 @@ class DnsCache(dns.resolver.LRUCache):
 
 
 async def find_addresses(host: str, port: int) -> list[str]:
-    """Return the host's addresses, IPv4 before IPv6.
-
-    `localhost` often has the address ::1 as well, on which often no server listens.
-    """
+    """Return the host's addresses, IPv4 first, because servers often do not listen on the ::1 of `localhost`."""
     entries = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), port)
     return sorted({str(address[0]) for *_, address in entries}, key=lambda address: (":" in address, address))
 
@@ -63,10 +59,7 @@ class Resolver:
         self._resolver: dns.asyncresolver.Resolver | None = None
 
     async def query(self, name: str | dns.name.Name, record_type: str) -> Any:
-        """Return an Answer, which is empty if the name has no record of this type.
-
-        Raises NameNotFound or DnsTimeout.
-        """
+        """Return an Answer, empty if the name has no record of this type; raises NameNotFound or DnsTimeout."""
         try:
             resolver = self._resolver = self._resolver or await self._make_resolver()
             parsed_name = _parse_name(name) if isinstance(name, str) else name

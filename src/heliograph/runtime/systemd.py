@@ -20,10 +20,7 @@ def notify(state: str, *, timeout_s: float = SEND_TIMEOUT_S) -> None:
 
 
 async def feed_watchdog() -> None:
-    """Notify systemd's watchdog twice per watchdog period until cancelled.
-
-    Without notifications, systemd ends the process.
-    """
+    """Notify systemd's watchdog twice per period until cancelled; without notifications, systemd ends the process."""
     limit_s = int(os.environ.get("WATCHDOG_USEC", 0)) / 1_000_000
     while limit_s:
         notify("WATCHDOG=1", timeout_s=0)

@@ -55,10 +55,7 @@ class ThreadPool:
             thread.join()
 
     def _start_thread(self) -> None:
-        """Start another thread.
-
-        If the system refuses it, the existing threads do the work; without any, the error is raised.
-        """
+        """Start another thread. If the system refuses, existing threads do the work; without any, raise the error."""
         thread = Thread(target=self._run_items, name=f"{self._name}_{len(self._threads)}", daemon=True)
         try:
             thread.start()

@@ -25,11 +25,11 @@ _current_traceparent: ContextVar[str | None] = ContextVar("kept", default=None)
 
 
 class TracingError(Exception):
-    """Tracing is configured but cannot start; the message says how to fix it."""
+    """Raised if tracing is configured but cannot start; the message says how to fix it."""
 
 
 class Span:
-    """A span, usable as a context manager. `traceparent` is for the operations that it causes."""
+    """A span, usable as a context manager. `traceparent` is passed to the operations that the span causes."""
 
     def __init__(self, traceparent: str | None, otel_span: Any = None) -> None:
         self.traceparent = traceparent
@@ -118,10 +118,7 @@ def current_traceparent() -> str | None:
 
 
 def begin_span(name: str, parent: str | None, kind: SpanKindName, **attributes: str | int) -> Span:
-    """Begin the span of work that a message caused, such as a delivery attempt.
-
-    `parent`: traceparent of the message.
-    """
+    """Begin the span of work that a message with the traceparent `parent` caused, such as a delivery attempt."""
     if _tracer is None:
         return Span(parent)
     new_span = _start_span(name, parent, kind)

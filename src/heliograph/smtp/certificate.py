@@ -17,10 +17,7 @@ class Certificate:
     """The current TLS certificate. `context` is used for new handshakes; open connections keep theirs."""
 
     def __init__(self, cert: Path, key: Path) -> None:
-        """Load the certificate and key.
-
-        Raises OSError or ssl.SSLError if the files are missing or are not a certificate with its key.
-        """
+        """Load the certificate and key; raises OSError or ssl.SSLError if a file is missing or invalid."""
         self._files = cert, key
         self._loaded_state = self._file_state()
         self.context = self._load_context()

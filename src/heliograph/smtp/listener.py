@@ -27,7 +27,7 @@ class SmtpServer:
         self._sessions: dict[SmtpServerConnection, tuple[SmtpServerSession[Any], str]] = {}
 
     async def listen(self, listening_socket: socket.socket, backlog: int, *, implicit_tls: bool = False) -> None:
-        """Accept connections on a bound socket; `implicit_tls`: implicit TLS."""
+        """Accept connections on a bound socket; `implicit_tls`: with TLS from the first byte."""
 
         async def run_session(connection: SmtpServerConnection) -> None:
             await self._run_session(connection, implicit_tls)

@@ -107,7 +107,7 @@ class SmtpServerSession(Generic[Recipient]):
         while not self._is_ended:
             try:
                 command = await self._connection.read_line(self._command_timeout())
-                if not self._is_ended:  # `shut_down` was called while waiting
+                if not self._is_ended:  # otherwise, `shut_down` was called while waiting
                     await self._handle_line(command)
             except InvalidLine:
                 self._reply_and_end("500 5.5.2 Lines have up to 12288 octets and end with CR LF")
@@ -124,18 +124,16 @@ class SmtpServerSession(Generic[Recipient]):
             self._connection.close_after_reply(encode_reply(SHUTTING_DOWN))
 
     def _reply(self, *lines: str) -> None:
-        """Send a reply of one or more lines."""
         for text in lines[:-1]:
             self._connection.write_line(encode_reply(text[:3] + "-" + text[4:]))
         self._connection.write_line(encode_reply(lines[-1]))
 
     def _reply_and_end(self, reply: str) -> None:
-        """Send a reply and end the session."""
         self._reply(reply)
         self._is_ended = True
 
     async def _handle_line(self, command: bytes) -> None:
-        """Decode and run a command; ends the session above the limit of commands."""
+        """Decode and run a command; end the session at the limit of commands without a mail."""
         self._command_count += 1
         if self._command_count >= self._settings.limits.commands:
             self._reply_and_end(TOO_MANY_COMMANDS)

@@ -126,10 +126,7 @@ class MailIntake:
     async def _send(
         self, caller: Caller, submitted: SubmittedMail, size: int, dedup_recipients: list[Address]
     ) -> SendResult[EmailRecord]:
-        """Send the mail, or return the response stored for its key.
-
-        `dedup_recipients`: recipients included in the key.
-        """
+        """Send the mail, or return the response stored for its key, which contains `dedup_recipients`."""
         context, fields = self._context, submitted_fields(submitted)
         header_overrides = HeaderOverrides(to=submitted.to, cc=submitted.cc, alternatives=submitted.alternatives)
         request = to_request(fields, EmailRequest)

@@ -14,7 +14,7 @@ SMTP_CODE_BY_STATUS = {
     500: "451 4.3.0",
     503: "451 4.3.0",
 }
-DEFAULT_SMTP_CODE = "554 5.6.0"  # the mail itself is invalid
+DEFAULT_SMTP_CODE = "554 5.6.0"  # for all other refusals: the mail itself is invalid
 # refusals for which the HTTP status does not determine the SMTP code
 SMTP_CODE_BY_REFUSAL: dict[type[Refusal], str] = {
     **dict.fromkeys((r.AttachmentTooLarge, r.AttachmentsTooLarge, r.BodyTooLong), "552 5.3.4"),
