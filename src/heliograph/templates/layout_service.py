@@ -63,17 +63,14 @@ async def save(
         if isinstance(current, Layout) and draft_or_current(setup, current) != loaded:
             raise InvalidRequest("Someone changed this layout while you were editing. Review it, then save again.")
         if not publish:
-            return check_row_quota(actor, setup, new.team, drafts.draft_rows(setup, _as_unsubmitted(loaded, new)))
+            unsubmitted = new if new == loaded else replace(new, submitted_at=0)
+            return check_row_quota(actor, setup, new.team, drafts.draft_rows(setup, unsubmitted))
         return check_row_quota(actor, setup, new.team, _publish_rows(store, actor, setup, new, by_operator))
 
     def choose_action(setup: Setup) -> str:
         return _publish_action(setup, by_operator) if publish else "layout.save"
 
     return await change_rows(store, actor, new.team, choose_action, new.id, make_rows)
-
-
-def _as_unsubmitted(loaded: Layout, new: Layout) -> Layout:
-    return new if new == loaded else replace(new, submitted_at=0)
 
 
 async def publish(

@@ -131,18 +131,16 @@ def bounds_of(
         for group in brand_groups or [brands]
     )
     maximum = reduce(Size.__or__, maxima)
-    segments = _max_segments(maximum, segmenting) if template.channel == "sms" else None
+    segments: int | None = None
+    if template.channel == "sms":
+        gsm_segments = _segment_count(maximum.gsm, "gsm7", segmenting)
+        segments = max(gsm_segments, _segment_count(maximum.foreign, "ucs2", segmenting))
     price = max(template.price, *template.prices.values()) if template.prices else template.price
     return Bounds(
         octets=min(maximum.octets, BODY_OCTETS_MAX + SUBJECT_OCTETS_MAX),
         segments=segments,
         price=price * (segments or 1),
     )
-
-
-def _max_segments(maximum: Size, segmenting: Segmenting) -> int:
-    units_by_encoding: tuple[tuple[Encoding, int], ...] = (("gsm7", maximum.gsm), ("ucs2", maximum.foreign))
-    return max(_segment_count(units, encoding, segmenting) for encoding, units in units_by_encoding)
 
 
 def _segment_count(units: int, encoding: Encoding, segmenting: Segmenting) -> int:
@@ -176,12 +174,10 @@ class _SizeSum:
                 self._part = part
                 layout_source = getattr(self._layout, part, None) if part in ("html", "text") else None
                 if layout_source is not None:
-                    layout_source = (
-                        with_text_direction(layout_source, self._template.locale) if part == "html" else layout_source
-                    )
-                    self._add_all(
-                        compile_source(layout_source, part == "html").pieces, UNCONDITIONAL, None, UNCONDITIONAL
-                    )
+                    if part == "html":
+                        layout_source = with_text_direction(layout_source, self._template.locale)
+                    layout_pieces = compile_source(layout_source, part == "html").pieces
+                    self._add_all(layout_pieces, UNCONDITIONAL, None, UNCONDITIONAL)
                 compiled = compile_source(source, part == "html", item_fields_of(self._template))
                 self._add_all(compiled.pieces, UNCONDITIONAL, None, UNCONDITIONAL)
         terms: list[_Term | _ListTerm] = [_Term(key, size) for key, size in self._terms.items()]
@@ -322,15 +318,10 @@ class _SizeSum:
         if state == FALSE:
             return self._literal_size("false" if max_chars >= len("false") and not slot.format else "")
         if slot.format:
-            is_number = slot.format.kind in NUMBER_KINDS  # for times only whether the text fits matters
-            max_digits = (
-                max_chars
-                if is_number
-                else max(minimum for minimum in (0, DATE_CHARS_MIN, TIME_CHARS_MIN) if minimum <= max_chars)
-            )
-            return format_size(
-                slot.format, self._region, min(max_digits, FORMATTABLE_CHARS_MAX), slot.context, self._part == "body"
-            )
+            if slot.format.kind not in NUMBER_KINDS:  # only whether a date or time fits matters
+                max_chars = max(minimum for minimum in (0, DATE_CHARS_MIN, TIME_CHARS_MIN) if minimum <= max_chars)
+            max_chars = min(max_chars, FORMATTABLE_CHARS_MAX)
+            return format_size(slot.format, self._region, max_chars, slot.context, self._part == "body")
         if (list_, slot.name) in self._formatted:
             max_chars = min(max_chars, FORMATTABLE_CHARS_MAX)
         if slot.context == "host" and state != LETTERS:  # the value may be a URL elsewhere: its scheme adds letters
@@ -412,7 +403,7 @@ def _group_terms(terms: "Sequence[_Term | _ListTerm]", states_of: StatesOf) -> "
     A group that is too large is split: first its lists, then by terms with equal variables.
     """
     for group in _connected_terms(terms):
-        if _count_combinations(group, states_of) <= COMBINATIONS_MAX:
+        if prod(map(len, _relevant_states(group, states_of).values())) <= COMBINATIONS_MAX:
             yield group
         elif any(isinstance(term, _ListTerm) for term in group):
             split_terms = [part for term in group for part in (term.split() if isinstance(term, _ListTerm) else [term])]
@@ -423,10 +414,6 @@ def _group_terms(terms: "Sequence[_Term | _ListTerm]", states_of: StatesOf) -> "
             for term in group:
                 terms_by_variables.setdefault(frozenset(name for name, _ in term.conditions), []).append(term)
             yield from terms_by_variables.values()
-
-
-def _count_combinations(group: "Sequence[_Term | _ListTerm]", states_of: StatesOf) -> int:
-    return prod(map(len, _relevant_states(group, states_of).values()))
 
 
 def _connected_terms(terms: "Sequence[_Term | _ListTerm]") -> "Iterable[list[_Term | _ListTerm]]":

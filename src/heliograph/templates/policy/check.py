@@ -79,6 +79,10 @@ class TemplateProblem(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.field}, line {self.line}: {self.text}" if self.line else f"{self.field}: {self.text}"
 
 
+def _error(code: str, part: str, text: str, locale: str | None = None) -> TemplateProblem:
+    return TemplateProblem(code=code, part=part, locale=locale, text=text)
+
+
 def find_template(team: Team, template_id: str, channel: Channel, restricted_key: Key | None = None) -> Template:
     """Return the approved template that a send names. `restricted_key`: the caller's key if it has restrictions."""
     template = team.templates.get(template_id)
@@ -141,53 +145,43 @@ def _size_problems(template: Template) -> Iterator[TemplateProblem]:
             size = len(getattr(texts, part) or "")
             if size > limit:
                 message = f"it has {size:,} characters, the maximum is {limit:,}"
-                yield TemplateProblem(code="too_long", part=part, locale=locale, text=message)
+                yield _error("too_long", part, message, locale)
     for field, entries in (("variables", template.variables), ("examples", template.examples)):
         if len(entries) > VARIABLES_MAX:
-            yield TemplateProblem(
-                code="too_many", part=field, text=f"there are {len(entries)}, the maximum is {VARIABLES_MAX}"
-            )
+            yield _error("too_many", field, f"there are {len(entries)}, the maximum is {VARIABLES_MAX}")
     if len(template.locales) > LOCALES_MAX:
-        message = f"there are {len(template.locales)}, the maximum is {LOCALES_MAX}"
-        yield TemplateProblem(code="too_many", part="locales", text=message)
+        yield _error("too_many", "locales", f"there are {len(template.locales)}, the maximum is {LOCALES_MAX}")
     if any(len(name) > NAME_MAX for name in template.variables):
-        yield TemplateProblem(code="invalid_name", part="variables", text=f"a name has at most {NAME_MAX} characters")
+        yield _error("invalid_name", "variables", f"a name has at most {NAME_MAX} characters")
     if any(len(name) > NAME_MAX or len(value) > EXAMPLE_MAX for name, value in template.examples.items()):
-        message = f"a value has at most {EXAMPLE_MAX:,} characters, its name {NAME_MAX}"
-        yield TemplateProblem(code="too_long", part="examples", text=message)
+        yield _error("too_long", "examples", f"a value has at most {EXAMPLE_MAX:,} characters, its name {NAME_MAX}")
 
 
 def _part_problems(template: Template) -> Iterator[TemplateProblem]:
     if template.channel == "email":
         if not template.subject:
-            yield TemplateProblem(code="missing_part", part="subject", text="an email template needs one")
+            yield _error("missing_part", "subject", "an email template needs one")
         elif CONTROL_CHARACTER.search(template.subject):
-            message = "it must be one line without control characters"
-            yield TemplateProblem(code="invalid_subject", part="subject", text=message)
+            yield _error("invalid_subject", "subject", "it must be one line without control characters")
         if not (template.html or template.text):
-            yield TemplateProblem(
-                code="missing_part", part="html, text", text="an email template needs at least one of them"
-            )
+            yield _error("missing_part", "html, text", "an email template needs at least one of them")
     elif not template.body:
-        message = f"a template for {'SMS' if template.channel == 'sms' else 'WhatsApp'} needs one"
-        yield TemplateProblem(code="missing_part", part="body", text=message)
+        channel_name = "SMS" if template.channel == "sms" else "WhatsApp"
+        yield _error("missing_part", "body", f"a template for {channel_name} needs one")
     yield from _category_problems(template)
     if template.layout and template.channel != "email":
-        yield TemplateProblem(code="misplaced_layout", part="layout", text="only an email template has one")
+        yield _error("misplaced_layout", "layout", "only an email template has one")
     yield from _source_problems(template, None)
 
 
 def _category_problems(template: Template) -> Iterator[TemplateProblem]:
     category = template.category
     if template.channel == "whatsapp" and category not in META_CATEGORIES:
-        message = "a WhatsApp template needs AUTHENTICATION, UTILITY or MARKETING"
-        yield TemplateProblem(code="missing_part", part="category", text=message)
+        yield _error("missing_part", "category", "a WhatsApp template needs AUTHENTICATION, UTILITY or MARKETING")
     elif template.channel == "sms" and category is not None:
-        message = "an SMS template has none"
-        yield TemplateProblem(code="invalid_category", part="category", text=message)
+        yield _error("invalid_category", "category", "an SMS template has none")
     elif template.channel == "email" and category is not None and not CATEGORY.fullmatch(category):
-        message = "use up to 32 characters a-z, 0-9, _ and -"
-        yield TemplateProblem(code="invalid_category", part="category", text=message)
+        yield _error("invalid_category", "category", "use up to 32 characters a-z, 0-9, _ and -")
 
 
 def _source_problems(template: Template, locale: str | None) -> Iterator[TemplateProblem]:
@@ -230,7 +224,8 @@ def _source_problems(template: Template, locale: str | None) -> Iterator[Templat
             yield problem("misplaced_placeholder", at, "{{content}} only works in layouts")
         if disallowed := parsed.blocks & _disallowed_blocks(template.channel, part):
             first = next(token for token in TOKEN.finditer(source) if disallowed & {token[5], token[9]})
-            message = f"{{{{#{first[5] or first[9]}}}}} can't be used in {_part_description(template.channel, part)}"
+            location = "a WhatsApp template" if template.channel == "whatsapp" else f"the {part}"
+            message = f"{{{{#{first[5] or first[9]}}}}} can't be used in {location}"
             yield problem("misplaced_block", first.start(), message)
         if _expanded_count(parsed.pieces, template.shapes) > EXPANDED_PIECES_MAX:
             yield problem("too_long", None, "its lists can become too long: lower a max")
@@ -238,10 +233,6 @@ def _source_problems(template: Template, locale: str | None) -> Iterator[Templat
 
 def _disallowed_blocks(channel: Channel, part: str) -> set[str]:
     return {"each", "if"} if channel == "whatsapp" else {"each"} if part == "subject" else set()
-
-
-def _part_description(channel: Channel, part: str) -> str:
-    return "a WhatsApp template" if channel == "whatsapp" else f"the {part}"
 
 
 def _undeclared_uses(template: Template, uses: tuple[VariableUse, ...]) -> Iterator[tuple[VariableUse, str]]:
@@ -311,28 +302,27 @@ def _expanded_count(pieces: Pieces, shapes: dict[str, VariableType]) -> int:
 
 
 def _variable_problems(template: Template) -> Iterator[TemplateProblem]:
-    def problem(code: str, text: str, part: str = "variables") -> TemplateProblem:
-        return TemplateProblem(code=code, part=part, text=text)
-
     for name in dict.fromkeys(template.variables):
         if template.variables.count(name) > 1:
-            yield problem("duplicate_variable", f"{name!r} is there twice")
+            yield _error("duplicate_variable", "variables", f"{name!r} is there twice")
         if not NAME.fullmatch(name):
-            yield problem("invalid_name", f"{name!r} is not a valid name: use a-z, 0-9 and _, starting with a letter")
+            message = f"{name!r} is not a valid name: use a-z, 0-9 and _, starting with a letter"
+            yield _error("invalid_name", "variables", message)
         if name == BRAND_NAME and template.channel == "whatsapp":
             continue
         if name.startswith(("customer.", "brand.")):
-            yield problem("invalid_name", f"omit the first part of {name!r}")
+            yield _error("invalid_name", "variables", f"omit the first part of {name!r}")
     for name, shape in template.shapes.items():
-        yield from (problem(code, f"{name!r} {message}") for code, message in _type_problems(shape, template.channel))
+        for code, message in _type_problems(shape, template.channel):
+            yield _error(code, "variables", f"{name!r} {message}")
     for name in template.optional:
         if name not in template.variables:
-            yield problem("unknown_variable", f"{name!r} is not in variables", "optional")
+            yield _error("unknown_variable", "optional", f"{name!r} is not in variables")
         elif name == BRAND_NAME:
-            yield problem("invalid_name", f"{name!r} is always available", "optional")
+            yield _error("invalid_name", "optional", f"{name!r} is always available")
     if not is_timezone(template.timezone):
         message = f"{quoted(template.timezone)} is not a time zone: use a name such as Europe/Vienna"
-        yield problem("invalid_timezone", message, "timezone")
+        yield _error("invalid_timezone", "timezone", message)
 
 
 def _type_problems(shape: VariableType, channel: Channel) -> Iterator[tuple[str, str]]:
@@ -350,13 +340,12 @@ def _type_problems(shape: VariableType, channel: Channel) -> Iterator[tuple[str,
 
 def _price_problems(template: Template) -> Iterator[TemplateProblem]:
     if template.price < 0:
-        yield TemplateProblem(code="invalid_price", part="price", text="it can't be negative")
+        yield _error("invalid_price", "price", "it can't be negative")
     for country, price in template.prices.items():
         if price < 0:
-            yield TemplateProblem(code="invalid_price", part=f"prices.{country}", text="it can't be negative")
+            yield _error("invalid_price", f"prices.{country}", "it can't be negative")
         if not _COUNTRY_CODE.fullmatch(country):
-            message = "use an ISO country code such as GB"
-            yield TemplateProblem(code="invalid_price", part=f"prices.{country}", text=message)
+            yield _error("invalid_price", f"prices.{country}", "use an ISO country code such as GB")
 
 
 def _locale_problems(template: Template) -> Iterator[TemplateProblem]:
@@ -364,23 +353,22 @@ def _locale_problems(template: Template) -> Iterator[TemplateProblem]:
     for tag in (template.locale, *template.locales):
         if normalize_tag(tag) != tag:
             message = f"{quoted(tag)} is not a language tag: use {normalize_tag(tag) or 'one such as de-AT'}"
-            yield TemplateProblem(code="invalid_locale", part="locale", text=message)
+            yield _error("invalid_locale", "locale", message)
     if template.locale in template.locales:
-        message = f"{template.locale} is the language of the template itself"
-        yield TemplateProblem(code="invalid_locale", part="locales", text=message)
+        yield _error("invalid_locale", "locales", f"{template.locale} is the language of the template itself")
     default_sources, fields = sources_by_part(template), item_fields_of(template)
     for tag, parts in template.locales.items():
-        translated_sources = sources_by_part(localize(msgspec.structs.replace(template, locale=""), tag))
+        localized = localize(msgspec.structs.replace(template, locale=""), tag)
+        translated_sources = sources_by_part(localized)
         missing_parts = [part for part in default_sources if getattr(parts, part) is None]
         if missing_parts and template.channel != "whatsapp":
             for part in missing_parts:
-                message = f"it lacks its {part}, which the template's own language has"
-                yield TemplateProblem(code="missing_part", part=part, locale=tag, text=message)
+                yield _error("missing_part", part, f"it lacks its {part}, which the template's own language has", tag)
             continue
-        yield from _source_problems(localize(msgspec.structs.replace(template, locale=""), tag), tag)
+        yield from _source_problems(localized, tag)
         if unused_names := sorted(_used_names(default_sources, fields) - _used_names(translated_sources, fields)):
             message = f"it does not use {', '.join(unused_names)}, which the template's own language does"
-            yield TemplateProblem(code="missing_variable", part="locales", locale=tag, text=message)
+            yield _error("missing_variable", "locales", message, tag)
 
 
 def _used_names(sources: dict[str, str], item_fields: ItemFields) -> set[str]:
@@ -401,7 +389,7 @@ def category_problems(new: Template, categories: Collection[str]) -> list[Templa
     if not can_unsubscribe(new) or new.category in categories:
         return []
     message = f"{quoted(new.category or '')} is not one of the team's categories ({', '.join(categories) or 'none'})"
-    return [TemplateProblem(code="unknown_category", part="category", text=message)]
+    return [_error("unknown_category", "category", message)]
 
 
 def category_in_use(team: TeamRecord, templates: Iterable[Template]) -> str:
@@ -431,11 +419,11 @@ def layout_problems(
     layout = layouts.get(new.layout or "")
     if layout and not can_unsubscribe(new) and uses_unsubscribe_url(layout):
         message = f"{new.layout} uses {PLACEHOLDER}: give the template a category"
-        return [TemplateProblem(code="unknown_variable", part="layout", text=message)]
+        return [_error("unknown_variable", "layout", message)]
     if new.layout is None or (layout and (layout.status == "approved" or new.layout in previous_layouts)):
         return []
     message = f"{new.layout} is {layout.status}: use an approved layout" if layout else f"there is no {new.layout}"
-    return [TemplateProblem(code="layout_not_approved" if layout else "layout_not_found", part="layout", text=message)]
+    return [_error("layout_not_approved" if layout else "layout_not_found", "layout", message)]
 
 
 def check_layout(layout: Layout) -> list[TemplateProblem]:
@@ -445,13 +433,11 @@ def check_layout(layout: Layout) -> list[TemplateProblem]:
     """
     problems = []
     if not (layout.html or layout.text):
-        problems.append(
-            TemplateProblem(code="missing_part", part="html, text", text="a layout needs at least one of them")
-        )
+        problems.append(_error("missing_part", "html, text", "a layout needs at least one of them"))
     for part, source in sources_by_part(layout).items():
         if len(source) > LENGTH_MAX_BY_PART[part]:
             message = f"it has {len(source):,} characters, the maximum is {LENGTH_MAX_BY_PART[part]:,}"
-            problems.append(TemplateProblem(code="too_long", part=part, text=message))
+            problems.append(_error("too_long", part, message))
             continue
         parsed = compile_source(source, part == "html")
         for code, at, message in _layout_faults(parsed):

@@ -113,10 +113,8 @@ def _digit_template(
 ) -> str:
     """Return CLDR's text for a number whose digits are all 1, with `%s` in place of each digit."""
     scale, _, _ = _precision(value_format, tag)
-    ones, locale = (
-        Decimal(f"{'-' * is_negative}{'1' * integer_digits}.{'1' * decimal_digits}").scaleb(-scale),
-        cldr_locale(tag),
-    )
+    ones = Decimal(f"{'-' * is_negative}{'1' * integer_digits}.{'1' * decimal_digits}").scaleb(-scale)
+    locale = cldr_locale(tag)
     if value_format.kind == "money":
         text = format_currency(ones, value_format.argument, locale=locale)
     else:

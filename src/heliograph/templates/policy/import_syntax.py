@@ -100,7 +100,7 @@ class _Converter:
 
     def _open_each(self, path: str, original: str) -> str:
         name = self._variable_name(path) if _VARIABLE_PATH.fullmatch(path) else None
-        if name is None or not name.startswith("customer.") or self._enclosing("each"):
+        if name is None or not name.startswith("customer.") or any(section.kind == "each" for section in self._open):
             return self._keep_unsupported(original, closed_by="each")
         self._result.optional.add(name.removeprefix("customer."))
         self._open.append(_OpenSection("each", "{{/each}}", "each", name))
@@ -121,9 +121,6 @@ class _Converter:
         )
         self._open.append(_OpenSection(word, "", "scope", name))
         return ""
-
-    def _enclosing(self, kind: str) -> _OpenSection | None:
-        return next((section for section in reversed(self._open) if section.kind == kind), None)
 
     def _variable_name(self, path: str) -> str | None:
         """Return the full variable name of a path such as `person.name`; None if it cannot be converted."""

@@ -50,9 +50,8 @@ class _ParsedHtml(msgspec.Struct, frozen=True):
 def find_problems(template: Template, layout: Layout | None = None) -> list[TemplateProblem]:
     """Return errors, which prevent saving, followed by warnings, which do not."""
     errors = check_template(template)
-    return (
-        errors if any(error.code in ("too_long", "too_many") for error in errors) else errors + lint(template, layout)
-    )
+    is_too_large = any(error.code in ("too_long", "too_many") for error in errors)
+    return errors if is_too_large else errors + lint(template, layout)
 
 
 def find_layout_problems(layout: Layout) -> list[TemplateProblem]:
@@ -174,17 +173,11 @@ def _images_without_alt(html: _ParsedHtml) -> Warnings:
 def _insecure_links(html: _ParsedHtml) -> Warnings:
     for tag in html.tags:
         for attribute in tag.attributes:
-            if (
-                attribute[1].lower() in _URL_ATTRIBUTES
-                and attribute[2]
-                and _INSECURE_SCHEME.match(attribute[2].lstrip("\"'"))
-            ):
-                yield (
-                    "insecure_link",
-                    attribute.start(1),
-                    _insecure_message(html.source[slice(*attribute.span(2))].strip("\"'")),
-                )
-            elif attribute[2] and _VALUE_AFTER_MAILTO_HOST.match(decode_separators(attribute[2].lstrip("\"'"))):
+            value = (attribute[2] or "").lstrip("\"'")
+            if attribute[1].lower() in _URL_ATTRIBUTES and _INSECURE_SCHEME.match(value):
+                address = html.source[slice(*attribute.span(2))].strip("\"'")
+                yield "insecure_link", attribute.start(1), _insecure_message(address)
+            elif _VALUE_AFTER_MAILTO_HOST.match(decode_separators(value)):
                 yield "insecure_link", attribute.start(1), "a value after the host of a mailto link is ignored"
 
 

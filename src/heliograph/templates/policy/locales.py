@@ -65,8 +65,6 @@ def localize(template: Template, locale: str | None) -> Template:
     language = match_language({*template.locales, template.locale}, locale, template.locale)
     if language == template.locale:
         return template
-    return msgspec.structs.replace(template, locale=language, **_present_parts(template.locales[language]))
-
-
-def _present_parts(parts: msgspec.Struct) -> dict[str, str]:
-    return {name: value for name, value in msgspec.structs.asdict(parts).items() if value is not None}
+    parts = msgspec.structs.asdict(template.locales[language])
+    translated = {name: source for name, source in parts.items() if source is not None}
+    return msgspec.structs.replace(template, locale=language, **translated)

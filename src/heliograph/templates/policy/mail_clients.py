@@ -25,10 +25,8 @@ _GMAIL: Client = "Gmail"
 _OUTLOOK_WINDOWS: Client = "Outlook for Windows"  # renders mail with Word
 _OUTLOOK_WEB: Client = "Outlook.com"
 _YAHOO: Client = "Yahoo Mail"
-_ALL_BUT_APPLE, _GMAIL_AND_OUTLOOK = (
-    (_GMAIL, _OUTLOOK_WINDOWS, _OUTLOOK_WEB, _YAHOO),
-    (_GMAIL, _OUTLOOK_WINDOWS, _OUTLOOK_WEB),
-)
+_GMAIL_AND_OUTLOOK = (_GMAIL, _OUTLOOK_WINDOWS, _OUTLOOK_WEB)
+_ALL_BUT_APPLE = (*_GMAIL_AND_OUTLOOK, _YAHOO)
 
 
 class HtmlFeature(msgspec.Struct, frozen=True):
@@ -197,7 +195,8 @@ def find_unsupported_features(html: str) -> list[HtmlFinding]:
     ]
     if len(html.encode("utf-8", "replace")) > GMAIL_CLIP_OCTETS:
         findings.append(HtmlFinding(CLIPPED, 1))
-    return sorted((finding for finding in findings if finding.count), key=_sort_key)
+    unsupported = [finding for finding in findings if finding.count]
+    return sorted(unsupported, key=lambda finding: (finding.feature.severity != "lost", -len(finding.feature.clients)))
 
 
 def first_unsupported_features(html: str) -> Iterator[tuple[HtmlFeature, int]]:
@@ -215,10 +214,6 @@ def first_unsupported_features(html: str) -> Iterator[tuple[HtmlFeature, int]]:
                 style = bisect(style_offsets, at) - 1
                 at = styles[style][0] + at - style_offsets[style]
             yield feature, at
-
-
-def _sort_key(finding: HtmlFinding) -> tuple[bool, int]:
-    return finding.feature.severity != "lost", -len(finding.feature.clients)
 
 
 def _find_css(html: str) -> Iterator[tuple[int, str]]:

@@ -51,19 +51,15 @@ def compile_mjml(source: str) -> str:
     if tags * sum(map(len, _SHARED_ATTRIBUTES.findall(source))) > EXPANDED_ATTRIBUTES_MAX:
         raise ValueError("its mj-attributes are too long for the number of tags: shorten them")
     if faults := compile_source.__wrapped__(source, False).faults:  # bypass the cache: MJML is never rendered
-        raise ValueError(f"line {_line_number(source[: faults[0].offset])}: {faults[0].text}")
+        line = source.count("\n", 0, faults[0].offset) + 1
+        raise ValueError(f"line {line}: {faults[0].text}")
     try:
         html: str = mjml2html(source, fonts={})  # no third-party fonts that readers would download
     except ValueError as error:
         position = _ERROR_POSITION.search(str(error))
-        where = (
-            f"line {_line_number(source.encode()[: int(position[1])].decode(errors='replace'))}: " if position else ""
-        )
+        line = source.encode().count(b"\n", 0, int(position[1])) + 1 if position else 0
+        where = f"line {line}: " if line else ""
         raise ValueError(f"{where}it cannot be compiled as MJML: {error}") from None
     if len(html) > HTML_MAX:
         raise ValueError(f"it is MJML that becomes {len(html):,} characters of HTML, the maximum is {HTML_MAX:,}")
     return html
-
-
-def _line_number(before: str) -> int:
-    return before.count("\n") + 1

@@ -197,13 +197,9 @@ def _adjust_to_host(address: str, value: str) -> str:
     """Return the value adjusted to its position in a URL, so that it cannot change the host of a link or mailto."""
     preceding = html.unescape(address) if len(address) <= HOST_MAX else ""
     host = LINK_HOST.fullmatch(preceding)
-    return (
-        with_path_separator(value)
-        if host and host[1]
-        else ""
-        if _COMPLETE_MAILBOX.fullmatch(decode_separators(preceding))
-        else value
-    )
+    if host and host[1]:
+        return with_path_separator(value)
+    return "" if _COMPLETE_MAILBOX.fullmatch(decode_separators(preceding)) else value
 
 
 def with_path_separator(value: str) -> str:

@@ -240,12 +240,11 @@ class _Nesting:
     def _close(self, open_block: _OpenBlock, tag: _BlockTag) -> None:
         self._open.pop()
         pieces, else_pieces = tuple(open_block.pieces), tuple(open_block.else_pieces or ())
-        block = (
-            EachBlock(tag.name, pieces, else_pieces)
-            if tag.keyword == "each"
-            else IfBlock(_block_scope(tag), tag.name, pieces, else_pieces)
-        )
-        self._open[-1].add(block)
+        if tag.keyword == "each":
+            self._open[-1].add(EachBlock(tag.name, pieces, else_pieces))
+        else:
+            scope: Scope = "item" if tag.scope == "item" else "customer"
+            self._open[-1].add(IfBlock(scope, tag.name, pieces, else_pieces))
 
     def _add_use(self, scope: str, name: str, format_: ValueFormat | None, *, is_list: bool = False) -> None:
         if scope == "customer":
@@ -259,10 +258,6 @@ class _Nesting:
             if block.tag and block.tag.keyword == "each" and block.else_pieces is None:
                 return block.tag.name
         return None
-
-
-def _block_scope(tag: _BlockTag) -> Scope:
-    return "item" if tag.scope == "item" else "customer"
 
 
 def _split_html(source: str, masked: str, faults: FaultList) -> "Iterator[Piece | _BlockTag]":
@@ -348,12 +343,9 @@ def _mark_in_host(slot: Slot, host: str, after: str) -> Slot:
 
     The host is incomplete after a dot or before more text.
     """
-    is_complete = host and host[-1] not in ".:" and (not after or _AUTHORITY_END.match(after))
-    return (
-        msgspec.structs.replace(slot, begins_path=True)
-        if is_complete
-        else msgspec.structs.replace(slot, context="host")
-    )
+    if host and host[-1] not in ".:" and (not after or _AUTHORITY_END.match(after)):
+        return msgspec.structs.replace(slot, begins_path=True)
+    return msgspec.structs.replace(slot, context="host")
 
 
 def _mark_in_mailto(slot: Slot, before: str, after: str) -> Slot:

@@ -109,11 +109,8 @@ def draft_rows(setup: Setup, new: Template, author: str, saved_at: int) -> list[
     """Return the rows that save a template as a draft; the template in use does not change."""
     old, new = setup.records.get(("template", new.id)), replace(_with_version(setup, new), status="draft")
     if isinstance(old, Template) and old.status != "draft":
-        return [
-            to_row(
-                "template_draft", new.id, TemplateDraft(team=new.team, template=new, by=author, at=saved_at), new.team
-            )
-        ]
+        draft = TemplateDraft(team=new.team, template=new, by=author, at=saved_at)
+        return [to_row("template_draft", new.id, draft, new.team)]
     return [to_row("template", new.id, new, new.team)]
 
 

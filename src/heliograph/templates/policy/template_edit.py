@@ -115,10 +115,8 @@ def submit_rows(setup: Setup, new: Template, author: str, submitted_at: int) -> 
     priced = replace(
         with_prices(setup.teams[new.team], new)[0], refused_reason="", unfinished=False, submitted_at=submitted_at
     )
-    existing = find_draft(setup, new.id)
-    if existing and replace(existing.template, submitted_at=submitted_at, version=priced.version) == replace(
-        priced, status="draft"
-    ):
+    existing, draft = find_draft(setup, new.id), replace(priced, status="draft")
+    if existing and replace(existing.template, submitted_at=submitted_at, version=priced.version) == draft:
         return []
     return draft_rows(setup, priced, author, submitted_at)
 

@@ -20,16 +20,11 @@ def check_quota(setup: Setup, team: str, rows: Iterable[Row]) -> None:
     """Reject rows that exceed the team's template quota; a change that reduces the usage is always accepted."""
     before = _length_by_record(setup, team)
     after = before | {(row.kind, row.id): len(row.body or "") for row in rows}
-    limit, length, template_count = (
-        LENGTH_MAX_BY_MODE[setup.teams[team].record.mode],
-        sum(after.values()),
-        _count(after),
-    )
-    if template_count > TEMPLATES_MAX and template_count > _count(before):
-        raise _refusal(
-            "too_many", f"The team has {_count(before)} templates and layouts, the maximum is {TEMPLATES_MAX}."
-        )
-    if length > limit and length > sum(before.values()):
+    limit, length = LENGTH_MAX_BY_MODE[setup.teams[team].record.mode], sum(after.values())
+    if _count(after) > max(TEMPLATES_MAX, _count(before)):
+        message = f"The team has {_count(before)} templates and layouts, the maximum is {TEMPLATES_MAX}."
+        raise _refusal("too_many", message)
+    if length > max(limit, sum(before.values())):
         message = (
             f"The team's templates and layouts would have {length:,} characters with drafts, the maximum is {limit:,}."
         )

@@ -69,7 +69,8 @@ def _read_values(variables: Mapping[str, Any], prefix: str) -> Values:
                 empty_objects.append(name)
             continue
         if isinstance(value, list) and not prefix:
-            is_consistent, text = lists.setdefault(name, items := _read_items(value, name)) == items, None
+            items = _read_items(value, name)
+            is_consistent = lists.setdefault(name, items) == items
         else:
             text = _to_text(value, prefix + name)
             is_consistent = texts.setdefault(name, text) == text

@@ -14,12 +14,10 @@ def to_record_fields(fields: dict[str, Any]) -> dict[str, Any]:
     """Replace the declarations in `variables` by names, and store their types in the record's field `shapes`."""
     if "variables" not in fields:
         return fields
-    typed = [
-        declaration for declaration in fields["variables"] if isinstance(declaration, dict) and len(declaration) > 1
-    ]
     shapes = {
         declaration["name"]: {key: value for key, value in declaration.items() if key != "name"}
-        for declaration in typed
+        for declaration in fields["variables"]
+        if isinstance(declaration, dict) and len(declaration) > 1
     }
     return {
         **fields,
