@@ -197,7 +197,7 @@ class Endpoint:
                 result,
                 started_at=team_now,
                 now=finished_at,
-                jitter=self._jitter,
+                jitter=lambda: clock.randbelow(2001) / 1000 - 1,  # from -1 to 1
                 is_callback=self._is_callback_queue,
             )
             self._finished.append((attempt, hook))
@@ -250,9 +250,6 @@ class Endpoint:
             log.error("event cannot be sent", webhook=hook.id, event_id=due.event_id, error=type(error).__name__)
             message = f"internal error while sending: {type(error).__name__}"
             return PostResult(reason="own_fault", error=message, duration_ms=0)
-
-    def _jitter(self) -> float:
-        return self._shared.clock.randbelow(2001) / 1000 - 1
 
     def _get_secrets(self, hook: Webhook, team_now: int) -> WebhookSecrets:
         """Return the decrypted secrets, cached until the webhook changes or its rotation ends: decrypting is slow."""

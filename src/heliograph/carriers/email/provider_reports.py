@@ -66,9 +66,8 @@ def _bounce_report(event: ProviderEvent, detail: dict[str, Any]) -> Report:
     if _states_no_reason(event):
         is_full = codes.code == "552" or (reason is not None and reason.name == "mailbox_full")
         cause = event.cause or ("mailbox_full" if is_full else None)
-        is_hard = (
-            event.kind == "bounced" and not _is_temporary(codes) and (cause is None or cause in INVALID_ADDRESS_CAUSES)
-        )
+        is_temporary = (codes.enhanced or codes.code or "").startswith("4")
+        is_hard = event.kind == "bounced" and not is_temporary and (cause is None or cause in INVALID_ADDRESS_CAUSES)
         cause = cause or ("address_rejected" if is_hard else None)
         detail = _with_cause(detail, cause)
     else:
@@ -97,7 +96,3 @@ def _states_no_reason(event: ProviderEvent) -> bool:
     if not codes.code and not codes.enhanced:
         return True
     return find_reason(event.text) is None and (codes.enhanced is None or codes.enhanced in VAGUE_CODES)
-
-
-def _is_temporary(codes: Codes) -> bool:
-    return (codes.enhanced or codes.code or "").startswith("4")

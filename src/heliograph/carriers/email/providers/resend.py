@@ -9,6 +9,7 @@ from typing import Any
 from heliograph.carriers.contract import Callback
 from heliograph.carriers.email.providers.event import (
     CAUSE_BY_BOUNCE_SUBTYPE,
+    SUPPRESSED_SUBTYPES,
     EventKind,
     ProviderEvent,
     as_dict,
@@ -29,7 +30,6 @@ KIND_BY_EVENT: dict[str, EventKind] = {
     "email.suppressed": "suppressed",
 }
 KIND_BY_BOUNCE_TYPE: dict[str, EventKind] = {"Permanent": "bounced", "Transient": "failed", "Undetermined": "failed"}
-SUPPRESSED_SUBTYPES = ("Suppressed", "OnAccountSuppressionList")  # bounce subtypes for recipients on a suppression list
 # Until 2024 bounces had no type and subtype, only a sentence: (part of the sentence, type, subtype).
 _TYPE_BY_SENTENCE = (
     ("suppress", "Permanent", "Suppressed"),

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from heliograph.carriers.contract import Callback
 from heliograph.carriers.email.providers.event import (
     CAUSE_BY_BOUNCE_SUBTYPE,
+    SUPPRESSED_SUBTYPES,
     TRACKING_FIELD,
     EventKind,
     ProviderEvent,
@@ -44,8 +45,6 @@ SIGNED_FIELDS_BY_TYPE = {
     "UnsubscribeConfirmation": CONFIRMATION_FIELDS,
 }
 DIGEST_BY_SIGNATURE_VERSION: dict[str, hashes.HashAlgorithm] = {"1": hashes.SHA1(), "2": hashes.SHA256()}
-# Bounce and complaint subtypes of recipients that SES suppressed
-SUPPRESSED_SUBTYPES = ("Suppressed", "OnAccountSuppressionList")
 _TOPIC_ARN = re.compile("arn:(aws[a-z-]*):sns:([a-z0-9-]{1,40}):[0-9]{1,20}:[A-Za-z0-9_.-]{1,256}")
 _CONFIRMATION_TOKEN = re.compile("[A-Za-z0-9_-]{1,1000}")
 

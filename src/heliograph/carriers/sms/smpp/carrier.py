@@ -16,7 +16,6 @@ from heliograph.carriers.sms.smpp.intake import Intake, StoreReports, StoreTexts
 from heliograph.carriers.sms.smpp.pdu import (
     MalformedPdu,
     Pdu,
-    ShortMessage,
     decode_data_sm,
     decode_id,
     decode_short_message,
@@ -204,7 +203,8 @@ class Smpp(Carrier):
     def _handle_inbound(self, session: SmppSession, pdu: Pdu) -> None:
         """Store the receipt or inbound message that a PDU contains."""
         try:
-            short_message = _decode_body(pdu)
+            decode = decode_data_sm if pdu.command == command.DATA_SM else decode_short_message
+            short_message = decode(pdu.body)
             receipt = parse_receipt(short_message, self._options.receipt_id)
         except MalformedPdu:
             session.acknowledge(pdu, status.RX_P_APPN)
@@ -235,10 +235,6 @@ def normalize_code(code: str) -> str:
 def is_command_status(text: str) -> bool:
     """Return whether an error code is a command_status, such as `0x00000045`, rather than an `err`."""
     return re.fullmatch("0x[0-9a-f]{1,8}", text) is not None
-
-
-def _decode_body(pdu: Pdu) -> ShortMessage:
-    return decode_data_sm(pdu.body) if pdu.command == command.DATA_SM else decode_short_message(pdu.body)
 
 
 def _outcome_for_status(command_status: int, detail: dict[str, Any], is_first: bool) -> Outcome:

@@ -63,11 +63,11 @@ def body(event: StoredEvent, team: Team) -> bytes:
             "SuppressionReason": SUPPRESSION_REASON_BY_REASON[data["reason"]],
         }
     elif event.type in RECORD_TYPE_BY_TYPE:
-        payload |= _message_fields(data) | (
-            _delivery_fields(data, occurred_at)
-            if record_type == "Delivery"
-            else _bounce_fields(event, data, occurred_at)
-        )
+        payload |= _message_fields(data)
+        if record_type == "Delivery":
+            payload |= {"Recipient": data["recipient"], "DeliveredAt": occurred_at, "Details": ""}
+        else:
+            payload |= _bounce_fields(event, data, occurred_at)
     else:
         payload |= data
     return msgspec.json.encode(payload)
@@ -140,10 +140,6 @@ def _message_fields(data: dict[str, Any]) -> dict[str, Any]:
     fields = {"MessageID": data["id"], "Metadata": data.get("metadata", {})}
     tag = data.get("tags", {}).get(TAG)
     return fields | {"Tag": tag} if tag else fields
-
-
-def _delivery_fields(data: dict[str, Any], occurred_at: str) -> dict[str, Any]:
-    return {"Recipient": data["recipient"], "DeliveredAt": occurred_at, "Details": ""}
 
 
 def _bounce_fields(event: StoredEvent, data: dict[str, Any], occurred_at: str) -> dict[str, Any]:
