@@ -177,7 +177,6 @@ CARRIER_FACTORIES: dict[tuple[str, str], Callable[[records.CarrierRecord, Carrie
     ("whatsapp", "simulator"): _simulator(WhatsappSimulator),
 }
 
-
 LOOP_WATCHDOG = "loop watch"
 
 
@@ -476,9 +475,8 @@ def make_carrier(record: records.CarrierRecord, dependencies: CarrierDependencie
         )
     except DecryptionError:
         return InvalidCarrier(CARRIER_SECRETS_LOST)
-    return CARRIER_FACTORIES[record.channel, record.kind](
-        msgspec.structs.replace(record, options=options), dependencies
-    )
+    make = CARRIER_FACTORIES[record.channel, record.kind]
+    return make(msgspec.structs.replace(record, options=options), dependencies)
 
 
 def make_carrier_dependencies(

@@ -262,16 +262,10 @@ async def pause_if_restored(store: Store, data: Path, file: Path | None = None) 
 
     The data folder stores the highest counter seen of each database. `file`: the SQLite file, None for PostgreSQL.
     """
-    recorded_numbers, recorded_files = (
-        await asyncio.to_thread(read_database_numbers, data),
-        await asyncio.to_thread(read_file_marks, data),
-    )
+    recorded_numbers = await asyncio.to_thread(read_database_numbers, data)
+    recorded_marks = await asyncio.to_thread(read_file_marks, data) if file else {}
     file_mark = read_mark(file) if file else None
-    copied = (
-        [database_id for database_id, recorded_mark in recorded_files.items() if recorded_mark != file_mark]
-        if file
-        else []
-    )
+    copied = [database_id for database_id, recorded_mark in recorded_marks.items() if recorded_mark != file_mark]
     comparison = await store.maintenance.pause_if_restored(recorded_numbers, copied)
     await asyncio.to_thread(save_database_number, data, comparison.database_id, comparison.counter)
     if file and (new_file_mark := file_mark or mark_file(file)):

@@ -137,9 +137,8 @@ class CarrierFailover:
         The last attempt decides; empty if no carrier is reachable.
         """
         (address,) = content.to
-        message_id = id_ or self._clock.new_id("eml_")
         message = OutboundMessage(
-            message_id=message_id,
+            message_id=id_ or self._clock.new_id("eml_"),
             address=address,
             content=msgspec.json.encode(content),
             attempt=0,

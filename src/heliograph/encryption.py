@@ -67,10 +67,8 @@ class Cipher:
             raw = _from_text(encrypted)
         except DecryptionError:
             return None
-        matching = (
-            index for index in range(len(self._ciphers)) if self._decrypt_with_keys(raw, context, index) is not None
-        )
-        return next(matching, None)
+        indexes = range(len(self._ciphers))
+        return next((index for index in indexes if self._decrypt_with_keys(raw, context, index) is not None), None)
 
     def _decrypt_with_keys(self, raw: bytes, context: str, only_key: int | None = None) -> bytes | None:
         for cipher in self._ciphers if only_key is None else self._ciphers[only_key : only_key + 1]:

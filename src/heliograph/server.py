@@ -248,10 +248,8 @@ def bind(settings: Settings, role: str) -> Sockets:
     if role != "api" and settings.bounce_listen:
         sockets.append((RETURNS, _bind(" for bounces", *settings.bounce_listen, "HELIOGRAPH_BOUNCE_LISTEN")))
     if role != "worker":
-        for purpose, addresses in (
-            (SUBMISSION, settings.submission_listen),
-            (SUBMISSION_TLS, settings.submission_tls_listen),
-        ):
+        submission = {SUBMISSION: settings.submission_listen, SUBMISSION_TLS: settings.submission_tls_listen}
+        for purpose, addresses in submission.items():
             setting = f"HELIOGRAPH_{purpose.upper()}_LISTEN"
             sockets += [(purpose, _bind(" for SMTP", host, port, setting)) for host, port in addresses]
     return sockets

@@ -93,13 +93,13 @@ def throttle_loop_errors(
         error = context.get("exception")
         if "future" in context and error is not None and is_outage(error):
             return
-        if getattr(context.get("exception"), "errno", None) not in NO_RESOURCES or "accept" not in context["message"]:
+        if getattr(error, "errno", None) not in NO_RESOURCES or "accept" not in context["message"]:
             loop.default_exception_handler(context)
         elif loop.time() - logged_at >= LOG_INTERVAL_S:
             logged_at = loop.time()
             log.error(
                 "out of file descriptors: new connections wait",
-                error=str(context["exception"]),
+                error=str(error),
                 fix="allow more open files (ulimit -n, LimitNOFILE), or find out who holds connections open",
             )
 

@@ -81,17 +81,16 @@ def configure(
     `process`: number of this process if there are several. `cell`: name of the cell; empty outside cells.
     """
     labels = {**({"cell": cell} if cell else {}), **({"process": process} if process is not None else {})}
-    as_json = log_format == "json"
-    if as_json:
+    renderer = structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+    )
+    output: list[Any] = [HideAddresses(renderer)]
+    if log_format == "json":
+        output = [structlog.processors.format_exc_info, HideAddresses.hide_values, structlog.processors.JSONRenderer()]
         logging.basicConfig(level=logging.WARNING, handlers=[LibraryHandler()], force=True)
         logging.captureWarnings(True)
         sys.excepthook = _log_uncaught
-        threading.excepthook = lambda hook_args: _log_uncaught(
-            hook_args.exc_type, hook_args.exc_value, hook_args.exc_traceback
-        )
-        sys.unraisablehook = lambda hook_args: _log_uncaught(
-            hook_args.exc_type, hook_args.exc_value, hook_args.exc_traceback
-        )
+        threading.excepthook = sys.unraisablehook = _log_hook_args
 
     def add_labels(_: Any, __: str, event_dict: Any) -> Any:
         return {**labels, **event_dict}
@@ -103,12 +102,7 @@ def configure(
             add_labels,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            # without local variables, which could be tokens, mail bodies or codes
-            *(
-                [structlog.processors.format_exc_info, HideAddresses.hide_values, structlog.processors.JSONRenderer()]
-                if as_json
-                else [HideAddresses(_console_renderer())]
-            ),
+            *output,  # without local variables, which could be tokens, mail bodies or codes
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         # stderr is looked up for each line, because it may be replaced. Each line is one write, as several processes
@@ -138,5 +132,5 @@ def _log_uncaught(
         structlog.get_logger().critical("uncaught exception", exc_info=(error_type, error, traceback))
 
 
-def _console_renderer() -> structlog.dev.ConsoleRenderer:
-    return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+def _log_hook_args(hook_args: Any) -> None:
+    _log_uncaught(hook_args.exc_type, hook_args.exc_value, hook_args.exc_traceback)

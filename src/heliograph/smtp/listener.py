@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from heliograph.domain.network.client_address import client_network
@@ -28,10 +29,7 @@ class SmtpServer:
 
     async def listen(self, listening_socket: socket.socket, backlog: int, *, implicit_tls: bool = False) -> None:
         """Accept connections on a bound socket; `implicit_tls`: with TLS from the first byte."""
-
-        async def run_session(connection: SmtpServerConnection) -> None:
-            await self._run_session(connection, implicit_tls)
-
+        run_session = partial(self._run_session, implicit_tls=implicit_tls)
         loop = asyncio.get_running_loop()
         self._servers.append(
             await loop.create_server(lambda: SmtpServerConnection(run_session), sock=listening_socket, backlog=backlog)
@@ -52,10 +50,8 @@ class SmtpServer:
 
     def _is_within_limits(self, network: str) -> bool:
         """Return whether a further connection from this network is within the limits."""
-        limits, sessions = (
-            self._limits,
-            [session for session, session_network in self._sessions.values() if session_network == network],
-        )
+        limits = self._limits
+        sessions = [session for session, session_network in self._sessions.values() if session_network == network]
         unauthenticated = sum(not session.is_authenticated for session in sessions)
         return (
             len(self._sessions) < limits.connections

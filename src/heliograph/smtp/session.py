@@ -190,10 +190,10 @@ class SmtpServerSession(Generic[Recipient]):
         context = self._settings.get_tls_context()
         if argument:
             self._reply("501 5.5.4 STARTTLS takes no parameters")
-        elif self._connection.is_encrypted or context is None:
-            self._reply(
-                "503 5.5.1 TLS is already active" if self._connection.is_encrypted else "502 5.5.1 TLS is not available"
-            )
+        elif self._connection.is_encrypted:
+            self._reply("503 5.5.1 TLS is already active")
+        elif context is None:
+            self._reply("502 5.5.1 TLS is not available")
         else:
             self._reply("220 2.0.0 Go ahead")
             await self._connection.start_tls(context)
