@@ -147,6 +147,23 @@ async def test_loop_is_not_watched_before_the_service_is_ready(monkeypatch: pyte
     assert done == ["garbage collected", "ready", "watched"]
 
 
+async def test_single_process_has_no_process_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers: list[int | None] = []
+
+    def build(*args: Any) -> App:
+        numbers.append(args[5])
+        raise server.StopRequested
+
+    async def on_ready(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(server, "build", build)
+    monkeypatch.setattr("heliograph.runtime.logs.configure", lambda *_: None)
+    settings = Settings(database=f"sqlite:///{tmp_path / 'heliograph.db'}", data=tmp_path / "data")
+    await server.serve(settings, "worker", on_ready)
+    assert numbers == [None]
+
+
 def test_a_worker_answers_health_checks_on_a_port_of_their_own(tmp_path: Path) -> None:
     at = free_port()
     with Service(f"sqlite:///{tmp_path / 'heliograph.db'}", tmp_path / "data") as service:

@@ -96,9 +96,10 @@ async def serve(
     tracing.start(__version__)
     stop = Stop()
     listening.throttle_loop_errors(asyncio.get_running_loop(), is_outage)
-    for number, request_stop in ((signal.SIGTERM, stop.set), (signal.SIGHUP, stop.set), (signal.SIGINT, stop.set_now)):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # keep an ignored signal ignored (nohup)
-            asyncio.get_running_loop().add_signal_handler(number, request_stop)
+    stop_requests = {signal.SIGTERM: stop.set, signal.SIGHUP: stop.set, signal.SIGINT: stop.set_now}
+    for signal_number, request_stop in stop_requests.items():
+        if signal.getsignal(signal_number) is not signal.SIG_IGN:  # keep an ignored signal ignored (nohup)
+            asyncio.get_running_loop().add_signal_handler(signal_number, request_stop)
     if child_start:
         _stop_with_parent(child_start, stop)
     sockets = (
