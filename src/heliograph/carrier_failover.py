@@ -116,7 +116,7 @@ class CarrierFailover:
                 break
             if outcome.overflow:
                 carrier, is_overflow = self._overflow_carrier(outcome.overflow, tried), True
-            elif is_overflow:  # the message waits for its own carrier
+            elif is_overflow:  # the overflow carrier failed too: the message waits for its own carrier
                 break
             elif outcome.unreachable or not stop_unless_unreachable:
                 carrier = choose(tried)

@@ -21,7 +21,7 @@ class PhoneScript(msgspec.Struct, frozen=True, kw_only=True):
     content: type[SmsContent] | type[WhatsappContent]
     accepted_detail: dict[str, Any]
     refusals: dict[PhoneBehaviour, Refused]
-    reports_by_behaviour: dict[PhoneBehaviour, tuple[Report, ...]]  # without an entry, those of `delivered` apply
+    reports_by_behaviour: dict[PhoneBehaviour, tuple[Report, ...]]  # by default those of `delivered`
 
 
 class PhoneSimulator(Carrier):

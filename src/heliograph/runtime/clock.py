@@ -18,7 +18,7 @@ from heliograph.domain.limits import SECOND_MS
 
 # Random numbers read by one system call; a call for each id would take longer than all other work for the id
 POOL_SIZE = 1024
-STEP_BITS = 40  # an id has 80 random bits; of these, ids of the same millisecond differ in the lowest 40
+STEP_BITS = 40  # ids of the same millisecond differ only in the lowest 40 of their 80 random bits
 
 CLOCK_ERROR_MAX_MS = 5 * SECOND_MS  # a wall clock that differs from the shared clock by more than this is wrong
 ADJUST_MIN_MS = SECOND_MS  # smaller differences may come from the delay between two readings

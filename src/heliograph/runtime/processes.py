@@ -25,8 +25,8 @@ COMMAND = (sys.executable, "-P", "-m", "heliograph.cli.main")
 
 RESTART_DELAY_S = 0.5  # delay before a dead process is restarted; doubles with each early death
 RESTART_DELAY_MAX_S = 30.0
-STABLE_S = 60.0  # a death after less than this is an early one
-# negative if the process was stopped before it had installed its signal handlers
+STABLE_S = 60.0  # a death within this time after the start is early
+# A code is negative if the process was stopped before it had installed its signal handlers
 CLEAN_EXIT_CODES = (0, -signal.SIGTERM, -signal.SIGINT)
 DEATHS_MAX = 3  # the service stops if every process has died this often in a row before it was ready
 
@@ -37,7 +37,7 @@ class ChildStart(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     control: int  # pipe on which the child writes one line when ready; it is closed when the parent dies
     sockets: list[tuple[str, int]]  # (purpose, file descriptor) of each listening socket
-    greets: bool  # whether this is the first process; its ready line says whether an operator account exists
+    greets: bool  # no process was ready before: the ready line says whether an operator account exists
 
 
 class Child:

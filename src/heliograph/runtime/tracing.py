@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 from heliograph.domain.network.trace_context import parse_traceparent
 
 EXPORTER_VARIABLES = ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-OTLP_EXPORTER = "otlp_proto_http"  # exporter of the name `otlp`: the only one installed with the extra
+OTLP_EXPORTER = "otlp_proto_http"  # entry point for the name `otlp`, the only exporter that the extra installs
 STOP_S = 5.0
 
 SpanKindName = Literal["SERVER", "PRODUCER", "CLIENT"]

@@ -37,7 +37,7 @@ class SmtpLimits(msgspec.Struct, frozen=True, kw_only=True):
     mail_size: int  # bytes per mail
     connections: int
     per_network: int  # connections per IPv4 address or IPv6 network
-    unauthenticated: int | None = None  # those of `per_network` that may be unauthenticated; None for no separate limit
+    unauthenticated: int | None = None  # unauthenticated connections per network; None: no separate limit
     commands: int = 1000  # commands without an accepted mail before the connection is closed
 
 

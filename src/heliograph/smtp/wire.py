@@ -139,7 +139,7 @@ class SmtpServerConnection(asyncio.Protocol):
 
         Raises ReadTimeout, InvalidLine or ConnectionClosed.
         """
-        deadline = self._loop.time() + timeout_s  # for the whole line: a byte at a time does not extend it
+        deadline = self._loop.time() + timeout_s  # of the whole line, so that single bytes do not extend it
         while (end := self._unread.find(b"\n", 0, LINE_MAX)) < 0:
             if len(self._unread) >= LINE_MAX:
                 raise InvalidLine

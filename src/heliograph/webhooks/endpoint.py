@@ -41,7 +41,7 @@ QUEUE_MAX_AGE_MS = SECOND_MS  # deliveries queued for longer are read again, bec
 RECORD_DELAY_S = 0.005  # maximum wait after a finished attempt, so that several are recorded together
 IDLE_S = 30.0  # after this time without deliveries, the endpoint is released
 STORE_RETRY_S = 0.5  # pause after the store was unavailable
-# Longer than any attempt. None is started later than this long before the end of the lease
+# Longer than any attempt: the last one starts at least this long before the end of the lease
 ATTEMPT_MAX_MS = 20 * SECOND_MS
 
 
@@ -108,7 +108,7 @@ class Endpoint:
             await wait_for_all([self._record_task] if self._record_task else [])
             await self._record_attempts()
         finally:
-            # Still running only if this task was cancelled
+            # These tasks still run only if this task was cancelled
             for task in filter(None, (*self._send_tasks, self._record_task)):
                 task.cancel()
 

@@ -21,7 +21,7 @@ IDLE_TIMEOUT_S = 10.0  # an idle connection is closed after this long
 IDLE_CONNECTIONS_MAX = 200  # maximum idle connections to all hosts, because each is an open file
 MAILS_PER_CONNECTION_MAX = 100  # maximum mails on one connection
 HOST_PAUSE_S = 60.0  # pause of a host after a 421; equals the first step of the retry schedule
-QUEUE_TIMEOUT_S = 10.0  # wait for a free connection; meanwhile the message occupies a slot of its queue
+QUEUE_TIMEOUT_S = 10.0  # maximum wait for a free connection; meanwhile the message occupies a slot of its queue
 
 
 class PreparedMail(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from heliograph.runtime.threads import BUILD_POOL, READ_POOL
 
 T = TypeVar("T")
 
-CACHED_MAILS_MAX = 200  # maximum cached mails, kept for their other recipients; large attachments stay on disk
+CACHED_MAILS_MAX = 200  # maximum cached mails, reused for their other recipients; large attachments stay on disk
 CACHED_BYTES_MAX = 32 * MIB  # maximum bytes of the contents of all cached mails
 INLINE_CONTENT_MAX = 32 * KIB  # bytes of content that are built on the event loop, in one or two milliseconds
 # Characters of headers that are built on the event loop; a character takes as long as 30 characters of the body

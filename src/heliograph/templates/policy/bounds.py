@@ -324,7 +324,7 @@ class _SizeSum:
             return format_size(slot.format, self._region, max_chars, slot.context, self._part == "body")
         if (list_, slot.name) in self._formatted:
             max_chars = min(max_chars, FORMATTABLE_CHARS_MAX)
-        if slot.context == "host" and state != LETTERS:  # the value may be a URL elsewhere: its scheme adds letters
+        if slot.context == "host" and state != LETTERS:  # a host keeps only the letters of a URL's scheme
             return self._literal_size("tel"[:max_chars] if self._part != "body" else "")
         # A GSM extension character counts twice, as much as any character in UCS-2.
         size = self._literal_size(escape_value(slot.context, _CHARACTER_BY_STATE[state])).times(max_chars)
@@ -468,7 +468,7 @@ def format_size(
     if value_format.kind == "time":
         return reduce(Size.__or__, times.values())
     separator = str(get_datetime_format(width, locale=locale)).replace("'", "").replace("{0}", "").replace("{1}", "")
-    separator_size = size(f"0{separator}0")  # an address strips spaces only at its ends
+    separator_size = size(f"0{separator}0")  # measured between digits, because an address strips spaces at its ends
     return reduce(Size.__or__, (days[month] + times[month] for month in MONTHS)) + separator_size + Size(-2, -2, -2)
 
 

@@ -29,7 +29,7 @@ from heliograph.templates.policy.variable_types import item_fields_of
 WARNINGS_MAX = 40  # maximum warnings of one kind per part
 TAGS_MAX = 20_000  # maximum tags examined per part
 SEARCHED_TAGS_MAX = 100  # open tags searched for the start of an end tag
-NON_GSM_MAX = 3  # warn up to this many characters outside the GSM alphabet; more indicate another script
+NON_GSM_MAX = 3  # characters outside the GSM alphabet that are reported; more than that indicate another script
 _VOID_TAGS = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 _URL_ATTRIBUTES = frozenset({"href", "src", "action", "background", "poster"})
 _INSECURE_SCHEME = re.compile(r"[\x00-\x20]*(?:http|ftp|ws):", re.IGNORECASE)

@@ -62,7 +62,7 @@ def _read_values(variables: Mapping[str, Any], prefix: str) -> Values:
     empty_objects = []
     for path, value in islice(_flatten(variables, ""), FIELDS_READ_MAX if prefix else VARIABLES_READ_MAX):
         name = path if prefix else path.removeprefix("customer.")
-        if isinstance(value, dict):  # an empty object: members of others are already flattened
+        if isinstance(value, dict):  # an empty object; the members of other objects are already flattened
             if prefix:
                 raise _object_error(prefix + name)
             if name != "customer":

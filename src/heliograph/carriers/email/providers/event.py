@@ -21,7 +21,7 @@ CAUSE_BY_BOUNCE_SUBTYPE = {
     "AttachmentRejected": "spam",
     "CustomTimeoutExceeded": "given_up",
 }
-SUPPRESSED_SUBTYPES = ("Suppressed", "OnAccountSuppressionList")  # the same, for recipients on a suppression list
+SUPPRESSED_SUBTYPES = ("Suppressed", "OnAccountSuppressionList")  # bounce subtypes for a suppressed recipient
 _OUR_MESSAGE_ID = re.compile("eml_[0-9A-HJKMNP-TV-Z]{26}")
 _TRACKING_FIELD_LETTERS = "heliographid"
 

@@ -15,7 +15,7 @@ from heliograph.domain.limits import CALLBACK_ID_RETENTION_MS, DAY_MS, MINUTE_MS
 from heliograph.domain.text import parse_int
 
 CLOCK_SKEW_MAX_MS = 5 * MINUTE_MS  # maximum difference between a callback's timestamp and our clock
-# Maximum age of a signature whose replay is detected by its stored id
+# Maximum age of a signature: during this time, the stored id of the callback detects a replay
 SIGNATURE_AGE_MAX_MS = CALLBACK_ID_RETENTION_MS - DAY_MS
 
 RunFunction = Callable[..., Awaitable[Any]]  # runs a function, in a thread if the callback is large

@@ -20,7 +20,7 @@ from heliograph.domain.phones.phone import to_e164
 from heliograph.domain.phones.sms_octets import UCS2, from_octets
 from heliograph.domain.setup.carrier_kinds import IdForm
 
-# Keyed by prefix, because carriers abbreviate the rest differently: DELIVRD, DELIVERED.
+# Keyed by the first letters of the state, because carriers spell the rest differently: DELIVRD, DELIVERED.
 STATUS_BY_STATE_PREFIX: dict[str, tuple[str, str]] = {
     "SCHED": ("sent", "scheduled"),
     "ENROU": ("sent", "on its way"),
