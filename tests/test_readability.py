@@ -21,7 +21,8 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small project."""
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "module.py").write_text("".join(MODULE.format(number) for number in range(200)))
-    (tmp_path / "README.md").write_text("\n\n".join(f"This is sentence number {number}." for number in range(80)))
+    sentences = [f"This is sentence number {number}." for number in range(80)]
+    (tmp_path / "README.md").write_text("\n\n".join(["# Sentences", *sentences]))
     monkeypatch.setattr(readability, "ROOT", tmp_path)
 
 
@@ -41,9 +42,28 @@ def test_sample_has_the_stated_number_of_lines_of_each_kind() -> None:
 
 
 def test_sentences_of_a_wrapped_paragraph_are_joined_and_code_is_left_out() -> None:
-    page = (
-        "A sentence that is wrapped\nin two lines. Another sentence stands here.\n\n```sh\nmake run is no prose\n```\n"
-    )
-    assert [text for _, text in readability._paragraphs(page)] == [
+    page = "A sentence that is wrapped\nin two lines. Another sentence stands here.\n\n```sh\n# make run\n```\n"
+    assert [text for _, _, text in readability._paragraphs(page)] == [
         "A sentence that is wrapped in two lines. Another sentence stands here."
     ]
+
+
+def test_sentence_is_not_split_at_a_colon_and_has_its_heading_and_the_sentence_before_as_context(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "README.md").write_text(
+        "# Page\n\nThe first sentence of the page.\n\n## Keys\n\nA key has a scope.\nIt has one more field: `name`.\n\n"
+        "- An item after both sentences.\n"
+    )
+    assert readability.collect()["docs"] == [
+        ("README.md:3", "The first sentence of the page.", "# Page"),
+        ("README.md:7", "A key has a scope.", "## Keys"),
+        ("README.md:7", "It has one more field: `name`.", "## Keys … A key has a scope."),
+        ("README.md:10", "An item after both sentences.", "## Keys … It has one more field: `name`."),
+    ]
+
+
+def test_context_is_marked_and_is_no_numbered_line() -> None:
+    lines = _sample(7).rpartition("## docs:")[2].splitlines()
+    assert len([line for line in lines if line[:1].isdigit()]) == 40
+    assert any(line.startswith("[context, not part of the sample: # Sentences … This is sentence") for line in lines)
