@@ -93,7 +93,7 @@ USERS_PAGES = sorted((ROOT / "docs").glob("*.md"))
 REFERENCE_PAGES = {"errors", *GUIDES["Reference"]}  # looked up, not read
 GUIDE_WORDS_MAX = 30_000
 READER = re.compile(
-    r"\bfor (those who|everybody|teams that|products that|(the )?(developers|operators|owners|makers)\b)", re.I
+    r"\bfor (those who|everybody|teams that|products that|(the )?(developers|operators|owners)\b)", re.I
 )
 
 
@@ -114,7 +114,7 @@ def test_user_guide_names_its_readers(page: Path) -> None:
 
 
 def test_docs_index_lists_every_guide_in_its_group() -> None:
-    index = read("docs/README.md").partition("## For makers")[0]
+    index = read("docs/README.md").partition("## For contributors")[0]
     listed: dict[str, set[str]] = {}
     for row in table(index):
         if heading := re.fullmatch(r"\*\*(\w+)\*\*", row[0]):
