@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import asyncpg
@@ -115,8 +114,7 @@ async def move_cell(url: str, name: str, host: str, port: int, show: ShowProgres
             raise CellError(f"the cell {name} is still on {cell.node}: {error_text(error)}") from error
         finally:
             watch_task.cancel()
-            with suppress(asyncio.CancelledError):
-                await watch_task
+            await asyncio.gather(watch_task, return_exceptions=True)  # an error there loses only progress
     finally:
         connection.terminate()
 
