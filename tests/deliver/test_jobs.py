@@ -185,7 +185,7 @@ async def test_audit_chain_head_is_logged_once(store: Store) -> None:
             if subject:
                 await store.audit.add(COMMAND_LINE.audit_entry(1, "test.act", subject))
             await tell()
-    ends = [(line["place"], line["link"]) for line in logs if line["event"] == "end of the audit log"]
+    ends = [(line["position"], line["hash"]) for line in logs if line["event"] == "end of the audit log"]
     last = await store.audit.head()
     assert last
     assert (len(ends), ends[-1]) == (2, (last.position, last.link))

@@ -23,7 +23,7 @@ def chain_head_logger(store: Store) -> Job:
         nonlocal logged_link
         head = await store.audit.head()
         if head and head.link != logged_link:
-            log.info("end of the audit log", place=head.position, link=head.link)
+            log.info("end of the audit log", position=head.position, hash=head.link)
             logged_link = head.link
 
     return log_head
