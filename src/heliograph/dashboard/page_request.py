@@ -130,7 +130,8 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
         """Return the path prefix of the team's pages; in a portal, the prefix below `/dashboard/portal`."""
         if self.portal:
             return portal_path(f"{dashboard_links.TEAMS}/{self.portal.team}")
-        return f"{dashboard_links.TEAMS}/{self.team.record.id}"
+        assert self.team_or_none is not None, "this page has no team"
+        return f"{dashboard_links.TEAMS}/{self.team_or_none.record.id}"  # not self.team: fifty rows ask for this path
 
     def can_open(self, path: str) -> bool:
         """Return whether this page of the team may be opened. A portal permits only some pages."""
