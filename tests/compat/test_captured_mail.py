@@ -36,7 +36,7 @@ id = "texts"
 channel = "sms"
 kind = "http"
 url = "http://127.0.0.1:{port}/"
-body = '{{"to": "{{{{to}}}}", "text": "{{{{body}}}}"}}'
+body = '{{"to": "{{{{to}}}}", "text": "{{{{text}}}}"}}'
 accepted = {{ status = [200], id = "$.id" }}
 
 [[carriers]]
