@@ -11,6 +11,7 @@ from heliograph.domain.setup.setup_file import SetupError, parse_setup_file
 from heliograph.encryption import Cipher
 from heliograph.manage import apply as setup
 from heliograph.manage.apply import AUDIT_DETAIL_MAX
+from heliograph.manage.credit import CreditAdjustment, adjust_credit
 from heliograph.storage.store import Store
 from tests.manage.conftest import list_entries
 
@@ -28,6 +29,11 @@ async def apply(store: Store, text: str) -> Plan:
     return await setup.apply(
         store, COMMAND_LINE, file, vault=Cipher(bytes(32)), make_secret=str, make_pair=make_key_pair
     )
+
+
+async def preview(store: Store, text: str) -> Plan:
+    file = parse_setup_file(text, {}, name="setup.toml")
+    return await setup.preview(store, file, vault=Cipher(bytes(32)), make_secret=str)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +72,19 @@ async def test_setup_file_with_an_error_writes_no_audit_entry(store: Store, team
     with pytest.raises(SetupError):
         await apply(store, TEAM.format(id="team_1") + DOMAIN.format(n=1) * 2)
     assert await list_entries(store) == []
+
+
+async def test_setup_file_does_not_change_the_currency_of_a_team_with_ledger_entries(store: Store) -> None:
+    await apply(store, TEAM.format(id="team_a") + 'currency = "EUR"\n')
+    await apply(store, TEAM.format(id="team_a") + 'currency = "USD"\n')  # nothing is booked yet
+    await adjust_credit(store, COMMAND_LINE, CreditAdjustment(team="team_a", amount="10"))
+    await apply(store, TEAM.format(id="team_a") + 'currency = "USD"\nname = "A"\n')
+    text = TEAM.format(id="team_b") + TEAM.format(id="team_a") + 'currency = "EUR"\n'
+    for function in (apply, preview):
+        with pytest.raises(SetupError, match=r"^setup\.toml: teams\[1\]\.currency: team_a has amounts booked in USD"):
+            await function(store, text)
+    assert store.setup.current.teams["team_a"].record.currency == "USD"
+    assert "team_b" not in store.setup.current.teams
 
 
 async def test_webhook_keys_are_generated_outside_the_write_lock(store: Store, teams: None) -> None:

@@ -4,12 +4,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.refusals import InvalidRequest, TeamNotFound
 from heliograph.domain.setup.records import CarrierRecord, Domain, Template
 from heliograph.domain.setup.snapshot import to_row
 from heliograph.manage import teams as manage
+from heliograph.manage.credit import CreditAdjustment, adjust_credit
 from heliograph.storage.store import Store
 from tests.manage.conftest import ADA, list_entries
 from tests.setup_helpers import set_up
@@ -157,3 +159,16 @@ async def test_paused_direct_sends_are_resumed_with_one_audit_entry(store: Store
 async def test_unknown_team_cannot_be_changed(store: Store) -> None:
     with pytest.raises(TeamNotFound, match="There is no team team_x"):
         await manage.set_suspended(store, ADA, "team_x", True)
+
+
+async def test_currency_of_a_team_with_ledger_entries_does_not_change(store: Store) -> None:
+    created = await manage.create(store, ADA, {"id": "team_new", "currency": "EUR"})
+    await manage.change(store, ADA, "team_new", {"currency": "USD"})  # nothing is booked yet
+    await adjust_credit(store, ADA, CreditAdjustment(team="team_new", amount="2.00"))
+    await adjust_credit(store, ADA, CreditAdjustment(team="team_new", amount="-2.00"))
+    for setter in (manage.change, manage.set_plan):
+        with pytest.raises(InvalidRequest, match="booked in USD.*Create another team for EUR") as error:
+            await setter(store, ADA, "team_new", {"currency": "EUR", "name": "Renamed"})
+        assert error.value.param == "currency"
+    unchanged = await manage.change(store, ADA, "team_new", {"currency": "USD"})
+    assert unchanged == replace(created, currency="USD")

@@ -1,13 +1,15 @@
 """Applies a whole setup file as one change with one audit entry."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from heliograph.domain.audit.actor import Actor
+from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.setup.keys import ENTROPY_BYTES, make_token
 from heliograph.domain.setup.plan import Plan, plan
 from heliograph.domain.setup.secrets import Vault
-from heliograph.domain.setup.setup_file import SetupFile
+from heliograph.domain.setup.setup_file import SetupError, SetupFile
 from heliograph.domain.setup.snapshot import Setup
 from heliograph.storage.setup import NewSuppression, NewTeam, SetupChange
 from heliograph.storage.store import Store
@@ -28,7 +30,10 @@ async def preview(
     """Return the changes that applying the setup file would make now. Writes nothing and generates no webhook keys."""
     current, suppressed = store.setup.current, await _existing_suppressions(store, file)
     next_ref = 1 + max(current.teams_by_ref, default=0)
-    return _make_plan(store, file, current, next_ref, suppressed, vault, make_secret, make_pair)
+    planned = _make_plan(store, file, current, next_ref, suppressed, vault, make_secret, make_pair)
+    with _at_key_path(file):
+        await store.setup.check_currencies(planned.rows)
+    return planned
 
 
 async def apply(
@@ -68,8 +73,22 @@ async def apply(
             audit=entry,
         )
 
-    await store.setup.change(build_change)
+    with _at_key_path(file):
+        await store.setup.change(build_change)
     return plans[-1]  # the store calls `build_change` again after a conflict
+
+
+@contextmanager
+def _at_key_path(file: SetupFile) -> Iterator[None]:
+    """Report a team's invalid field as a problem of the file."""
+    try:
+        yield
+    except InvalidRequest as refusal:
+        team = (refusal.details or {}).get("team")
+        position = next((i for i, fields in enumerate(file.teams) if fields["id"] == team), None)
+        if position is None:
+            raise
+        raise SetupError(f"{file.name}: teams[{position}].{refusal.param}: {refusal.message}") from None
 
 
 async def _generate_pairs(

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from heliograph.domain.audit.actor import AuditEntry
 from heliograph.domain.delivery.lanes import SETUP
 from heliograph.domain.event_data import encode_data
-from heliograph.domain.setup.records import Domain
+from heliograph.domain.sending.pricing import currency_refusal
+from heliograph.domain.setup.records import Domain, TeamRecord
 from heliograph.domain.setup.snapshot import Row, Setup, apply_rows, to_row
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
@@ -97,6 +98,7 @@ async def apply_change(
     current = await lock_and_read(tx, last_setup)
     ((next_team,),) = await tx.run("next_team")
     setup_change = make_change(current, next_team)
+    await check_currencies(tx, current, setup_change.rows, lock=True)
     if setup_change.audit:
         await write_setup(tx, current, setup_change.rows, setup_change.new_teams, setup_change.audit.actor, now)
     await add_suppressions(tx, setup_change.suppressions, now, publisher)
@@ -104,6 +106,23 @@ async def apply_change(
     if setup_change.is_change:
         await audit.write(tx, setup_change.audit)
     return setup_change
+
+
+async def check_currencies(tx: Tx, current: Setup, rows: Sequence[Row], *, lock: bool = False) -> None:
+    """Raise InvalidRequest if a row changes the currency of a team with ledger entries; `details` name the team.
+
+    `lock`: wait for concurrent bookings of the team.
+    """
+    for row in rows:
+        if row.kind != "team" or row.body is None or row.id not in current.teams:
+            continue
+        old, new = current.teams[row.id].record, msgspec.json.decode(row.body, type=TeamRecord)
+        if new.currency == old.currency:
+            continue
+        if lock:
+            await tx.run("lock_accounts", teams=[(old.ref,)])
+        if await tx.run("ledger_page", team=old.ref, before=audit.NEWEST, limit=1):
+            raise currency_refusal(old.id, old.currency, new.currency)
 
 
 async def write_setup(
@@ -247,6 +266,10 @@ class SetupStore:
         return await self.write_and_refresh(
             team, lambda tx: apply_change(tx, make_change, now, self.publisher, last_setup)
         )
+
+    async def check_currencies(self, rows: Sequence[Row]) -> None:
+        """Raise InvalidRequest if writing the rows now would be refused because of a team's currency."""
+        await self._database.read(lambda tx: check_currencies(tx, self.current, rows))
 
     async def record_domain_check(self, domain: str, checked_at: int, count_failures: Callable[[Domain], int]) -> None:
         """Record the time of a domain's last DNS check and its number of consecutive failures.

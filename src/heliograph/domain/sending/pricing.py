@@ -13,7 +13,7 @@ import msgspec
 
 from heliograph.domain.ids import PREFIXES
 from heliograph.domain.limits import DAY_MS, SECOND_MS
-from heliograph.domain.refusals import InsufficientCredit, SandboxLimitReached, StorageLimitReached
+from heliograph.domain.refusals import InsufficientCredit, InvalidRequest, SandboxLimitReached, StorageLimitReached
 from heliograph.domain.setup.records import Platform, Template
 
 MICROS_PER_UNIT = 1_000_000
@@ -231,3 +231,12 @@ def _reduce_held(account: Account, amount: int) -> None:
 def _check_amount(amount: int) -> None:
     if amount < 0:
         raise ValueError(f"an amount of {amount} cannot be held, captured or released")
+
+
+def currency_refusal(team: str, booked: str, currency: str) -> InvalidRequest:
+    """Return the error for a change of a team's currency after amounts were booked; they are not converted."""
+    return InvalidRequest(
+        f"{team} has amounts booked in {booked}, so its currency cannot change. Create another team for {currency}.",
+        param="currency",
+        details={"team": team},
+    )
