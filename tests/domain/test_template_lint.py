@@ -104,6 +104,17 @@ def test_errors_come_first_and_have_their_line() -> None:
     assert find_problems(sms("{{customer.x|date}}", timezone="Nowhere/Land", examples={"x": "2026-01-01"}))
 
 
+def test_template_lint_warns_of_parts_of_other_channels() -> None:
+    (problem,) = find_problems(sms("Hi", html="<p>Hi</p>"))
+    assert (problem.level, problem.code, problem.part) == ("warning", "unused_part", "html")
+    assert problem.text == "it is never sent: a template for sms has only body"
+    assert problems_in(template(body="Hi")) == [("unused_part", "body", None)]
+    translated = sms("Hi", locales={"de": LocaleParts(body="Hallo", subject="Hallo")})
+    assert [(problem.code, problem.field) for problem in find_problems(translated)] == [
+        ("unused_part", "locales.de.subject")
+    ]
+
+
 def test_template_lint_checks_layouts() -> None:
     layout = Layout(id="lay_1", team="team_1", name="L", html="<div>{{content}}\n{{brand.nope}}")
     assert [(item.level, item.code, item.line) for item in find_layout_problems(layout)] == [

@@ -8,7 +8,7 @@ from itertools import chain, islice
 import msgspec
 
 from heliograph.domain.phones.gsm import count_segments, non_gsm_characters
-from heliograph.domain.setup.records import Layout, Template
+from heliograph.domain.setup.records import Channel, Layout, Template
 from heliograph.templates.policy.check import (
     TemplateProblem,
     check_layout,
@@ -26,6 +26,11 @@ from heliograph.templates.policy.render import octets, render_body
 from heliograph.templates.policy.source import MAILTO_WITH_HOST, decode_separators
 from heliograph.templates.policy.variable_types import item_fields_of
 
+PARTS_BY_CHANNEL: dict[Channel, tuple[str, ...]] = {
+    "email": ("subject", "html", "text"),
+    "sms": ("body",),
+    "whatsapp": ("body",),
+}
 WARNINGS_MAX = 40  # maximum warnings of one kind per part
 TAGS_MAX = 20_000  # maximum tags examined per part
 SEARCHED_TAGS_MAX = 100  # open tags searched for the start of an end tag
@@ -75,6 +80,10 @@ def lint(template: Template, layout: Layout | None = None) -> list[TemplateProbl
             problems.append(
                 TemplateProblem(level="warning", code="no_text_part", part="text", locale=tag, text=message)
             )
+        for part in sorted(sources.keys() - PARTS_BY_CHANNEL[template.channel]):
+            names = ", ".join(PARTS_BY_CHANNEL[template.channel])
+            message = f"it is never sent: a template for {template.channel} has only {names}"
+            problems.append(TemplateProblem(level="warning", code="unused_part", part=part, locale=tag, text=message))
         for part, written in sources.items():
             source = expand_short_forms(written, item_fields_of(template))
             problems += _lint_part(part, source, tag, octets(layout.html) if layout else 0)
