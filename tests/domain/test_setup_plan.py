@@ -475,6 +475,13 @@ def test_an_address_is_suppressed_once() -> None:
         ("", A + KEY + 'passthrough = "tpl_x"', "teams[0].keys[0].passthrough: tpl_x is no template of the team"),
         ("", A + 'passthrough = "tpl_a"\n' + TEMPLATE, "teams[0].passthrough: tpl_a has 0 variables"),
         (B + TEMPLATE, A + 'passthrough = "tpl_a"', "teams[0].passthrough: tpl_a is no template of the team"),
+        (
+            A + TEMPLATE,
+            A + TEMPLATE.replace("sms", "email") + 'subject = "S"\ntext = "T"\n',
+            "teams[0].templates[0].channel: tpl_a is a template for sms; use another id for a new template",
+        ),
+        ("", A + KEY + 'domain = "a.test"', "teams[0].keys[0].domain: team_a doesn't have the domain a.test"),
+        (B + DOMAIN, A + KEY + 'domain = "a.test"', "teams[0].keys[0].domain: team_a doesn't have the domain a.test"),
         ("", A + '[[teams.sender_ids]]\ncountry = "GB"', "teams[0].sender_ids[0].value: is missing"),
         ("", A + A, "teams[1]: is a duplicate of teams[0]"),
         ("", A + "keep_messages_days = 6", "teams[0].keep_messages_days: expected at least 7"),

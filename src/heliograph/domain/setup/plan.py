@@ -362,6 +362,8 @@ class _Planner:
         existing_ids = (t.id for t in self._all(Template) if (t.team, t.channel, t.name) == identity)
         id_ = fields.get("id") or next(existing_ids, None) or self._new_id("tpl_")
         old = self._records.get(("template", id_))
+        if isinstance(old, Template) and fields.get("channel", old.channel) != old.channel:
+            self._fail(f"{path}.channel", f"{id_} is a template for {old.channel}; use another id for a new template")
         defaults = {} if old else {"name": id_}
         fields = to_record_fields(defaults | fields | {"id": id_, "team": team.id})
         new = self._merge(old, "template", fields, path)
@@ -402,6 +404,9 @@ class _Planner:
         name, token = entry["name"], entry.get("token")
         existing_keys = [k for k in self._all(Key) if (k.team, k.name) == (team.id, name)]
         existing_keys.sort(key=lambda k: k.revoked)  # prefer a valid key to a revoked one
+        domain_names = {domain.name for domain in self._all(Domain) if domain.team == team.id}
+        if entry.get("domain") not in (None, *domain_names):
+            self._fail(f"{path}.domain", f"{team.id} doesn't have the domain {entry['domain']}")
         label = f"{name} of {team.id}"
         if (first_path := self._path_by_record.setdefault(("key name", label), path)) != path:
             self._fail(path, f"is a duplicate of {first_path}")
