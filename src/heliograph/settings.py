@@ -482,7 +482,7 @@ def _from_file(file: Path | None) -> SettingTexts:
     if file is None:
         return {}
     try:
-        table = tomllib.loads(file.read_text("utf-8"))
+        table = tomllib.loads(file.read_text("utf-8-sig"))
     except FileNotFoundError:
         raise BadSetting(f"{file}: no such settings file") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

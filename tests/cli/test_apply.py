@@ -65,6 +65,15 @@ def test_json_output_has_keys_webhooks_and_changes(run: Run, tmp_path: Path) -> 
     assert run("apply", "a.toml", "--json").out == '{"keys":[],"changed":[],"webhooks":[],"problems":[]}\n'
 
 
+def test_files_may_begin_with_a_byte_order_mark(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.toml").write_text(TEAM, "utf-8-sig")
+    assert run("template", "lint", "a.toml").err == "no problems\n"
+    applied = run("apply", "a.toml")
+    assert (applied.code, applied.out.splitlines()[0]) == (0, "team team_a: created")
+    (tmp_path / "r.json").write_text('{"per_day": 5}', "utf-8-sig")
+    assert run("key", "create", "--team", "team_a", "--name", "r", "--restrictions", "r.json").code == 0
+
+
 def test_an_allowed_webhook_url_has_no_note(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE", "127.0.0.0/8")
     (tmp_path / "a.toml").write_text(TEAM + HOOK)

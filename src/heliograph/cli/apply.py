@@ -103,7 +103,7 @@ def format_problem(problem: FileProblem) -> str:
 
 def _read_text(file: BinaryIO) -> str:
     try:
-        return file.read().decode()
+        return file.read().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise SetupError(f"{file.name}: {error}") from None
 

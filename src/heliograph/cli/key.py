@@ -88,7 +88,7 @@ def mint(hook: bool, cell: str) -> None:
 @click.option(
     "--restrictions",
     "restrictions_file",
-    type=click.File(encoding="utf-8"),
+    type=click.File(encoding="utf-8-sig"),
     metavar="FILE.json",
     help='What the key may send, as JSON such as {"recipients": ["*@example.com"], "per_day": 100}; - for stdin.',
 )

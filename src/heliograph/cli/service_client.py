@@ -81,7 +81,7 @@ def with_service(command: Callable[..., None]) -> Callable[..., None]:
 def _read_profile(name: str) -> dict[str, str]:
     path = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / PROFILES
     try:
-        profiles = tomllib.loads(path.read_text("utf-8"))
+        profiles = tomllib.loads(path.read_text("utf-8-sig"))
     except (OSError, ValueError) as error:
         raise click.ClickException(f"--profile: {path} cannot be read: {error}.") from None
     values = profiles.get(name)

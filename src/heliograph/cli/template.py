@@ -31,7 +31,7 @@ def lint(file: BinaryIO, as_json: bool) -> None:
     heliograph template lint receipt.html
     """
     try:
-        text = file.read().decode()
+        text = file.read().decode("utf-8-sig")
         is_html = file.name.lower().endswith((".html", ".htm", ".mjml"))
         problems = (
             lint_html(file.name, text)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import date, datetime, time
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -17,6 +18,9 @@ _TYPE_NAMES: dict[Any, str] = {
     NoneType: "null",
     list: "a list",
     dict: "a table",
+    date: "a date",
+    datetime: "a date and time",
+    time: "a time",
 }
 
 

@@ -147,12 +147,15 @@ def _resolve_environment(path: str, value: Any, environment: Mapping[str, str]) 
 
 
 def dates_as_text(value: Any) -> Any:
-    """Return a TOML value with each date as a string, as in JSON."""
+    """Return a TOML value with each date in a field `from`, such as a warm-up's, as a string; others stay invalid."""
     if isinstance(value, list):
         return [dates_as_text(item) for item in value]
     if isinstance(value, dict):
-        return {name: dates_as_text(item) for name, item in value.items()}
-    return value.isoformat() if type(value) is datetime.date else value
+        return {
+            name: item.isoformat() if name == "from" and type(item) is datetime.date else dates_as_text(item)
+            for name, item in value.items()
+        }
+    return value
 
 
 def _read_webhook_secret(text: str) -> str:
