@@ -10,6 +10,7 @@ from heliograph.cli.options import JSON_OPTION, STORE_FLAGS, TEAM_OPTION, Defaul
 from heliograph.cli.printing import print_result
 from heliograph.domain.limits import SECOND_MS
 from heliograph.manage.audit import to_record
+from heliograph.manage.teams import get_team
 from heliograph.settings import Settings
 from heliograph.storage.audit import LATEST_TIME, NEWEST, AuditFilter
 from heliograph.storage.store import Store
@@ -47,11 +48,14 @@ def export(settings: Settings, team: str | None, since: datetime | None, until: 
 
     async def write(store: Store) -> None:
         before: int | None = NEWEST
+        is_empty = True
         while before is not None:
             page = await store.audit.list_page(team, entry_filter, before, PAGE)
             for entry in page.rows:
                 click.echo(msgspec.json.encode(to_record(entry)))
-            before = page.after
+            before, is_empty = page.after, is_empty and not page.rows
+        if team is not None and is_empty:  # checked last, because a deleted team still has entries
+            get_team(store.setup.current, team)
 
     with_store(settings, "Reading", write)
 

@@ -15,6 +15,7 @@ from heliograph.domain.setup.domain_records import Record, Verdict
 from heliograph.domain.setup.records import Domain
 from heliograph.domain.setup.zone_file import platform_zone_file
 from heliograph.manage.domains import DomainCheckResult, Domains
+from heliograph.manage.teams import get_team
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
@@ -62,8 +63,9 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     \b
     heliograph domain list --team team_acme
     """
-    teams = read_setup(settings).teams.values()
-    domains = [item for team_setup in teams for item in team_setup.domains.values() if team in (None, item.team)]
+    setup = read_setup(settings)
+    teams = setup.teams.values() if team is None else [get_team(setup, team)]
+    domains = [item for team_setup in teams for item in team_setup.domains.values()]
     fields = ("id", "team", "name", "brand", "verified", "approved")
     print_list(as_json, domains, _format_domain, fields=lambda item: {field: getattr(item, field) for field in fields})
 

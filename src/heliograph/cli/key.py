@@ -17,7 +17,8 @@ from heliograph.domain.setup.keys import public_id
 from heliograph.domain.setup.records import KeyRestrictions, Scope
 from heliograph.domain.setup.snapshot import PLATFORM_TEAM
 from heliograph.manage import keys
-from heliograph.manage.keys import CreatedKey, NewKey, end_of_day, new_token, to_record
+from heliograph.manage.keys import CreatedKey, KeySummary, NewKey, end_of_day, new_token, to_record
+from heliograph.manage.teams import get_team
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
@@ -161,7 +162,13 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     \b
     heliograph key list --team team_acme
     """
-    rows = with_store(settings, "Reading", lambda store: keys.list_keys(store, team, {}))
+
+    async def read_rows(store: Store) -> list[KeySummary]:
+        if team is not None:
+            get_team(store.setup.current, team)
+        return await keys.list_keys(store, team, {})
+
+    rows = with_store(settings, "Reading", read_rows)
     records = [{"team": row.record.team or None, **msgspec.structs.asdict(to_record(row))} for row in rows]
     print_list(as_json, records, _format_key)
 
