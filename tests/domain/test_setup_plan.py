@@ -482,6 +482,12 @@ def test_an_address_is_suppressed_once() -> None:
         ),
         ("", A + KEY + 'domain = "a.test"', "teams[0].keys[0].domain: team_a doesn't have the domain a.test"),
         (B + DOMAIN, A + KEY + 'domain = "a.test"', "teams[0].keys[0].domain: team_a doesn't have the domain a.test"),
+        ("", A + 'opt_out = { words = ["Unstop!"] }', "teams[0].opt_out.start_words: a text with 'UNSTOP' would opt out"),
+        (
+            A + 'opt_out = { words = ["ENDE"] }',
+            A + 'opt_out = { start_words = ["START", "ende 2"] }',
+            "teams[0].opt_out.start_words: a text with 'ende 2' would opt out: remove it from words or from start_words",
+        ),
         ("", A + '[[teams.sender_ids]]\ncountry = "GB"', "teams[0].sender_ids[0].value: is missing"),
         ("", A + A, "teams[1]: is a duplicate of teams[0]"),
         ("", A + "keep_messages_days = 6", "teams[0].keep_messages_days: expected at least 7"),

@@ -11,6 +11,7 @@ from heliograph.changes.fields import check_fields
 from heliograph.changes.setup_rows import change_rows
 from heliograph.domain.audit.actor import Actor
 from heliograph.domain.limits import DAY_MS
+from heliograph.domain.phones.opt_out import keyword_error
 from heliograph.domain.refusals import InvalidRequest, TeamNotFound
 from heliograph.domain.setup.going_live import checklist
 from heliograph.domain.setup.records import Team, TeamRecord, Template
@@ -42,6 +43,7 @@ async def create(store: Store, actor: Actor, raw_fields: Fields) -> TeamRecord:
         if id_ in current.teams:
             check_fields({"id": "A team with this ID already exists."})
         record = _checked(msgspec.convert({"name": id_} | fields | {"ref": ref}, TeamRecord))
+        _check_keywords(record)
         _check_passthrough({}, record.passthrough)
         _check_pool(current, fields)
         entry = actor.audit_entry(store.clock.now(), "team.create", id_, team=id_)
@@ -71,6 +73,8 @@ async def _set_fields(store: Store, actor: Actor, action: str, team: str, change
         before = msgspec.to_builtins(team_setup.record)
         parts = {name: before.get(name, {}) | fields[name] for name in ("verify", "opt_out") if name in fields}
         after = _checked(msgspec.convert(before | fields | parts, TeamRecord))
+        if "opt_out" in fields:
+            _check_keywords(after)
         if "categories" in fields:
             _check_categories(after, team_setup.templates)
         return after
@@ -216,6 +220,11 @@ def _check_passthrough(templates: Mapping[str, Template], template: str) -> None
 def _check_categories(record: TeamRecord, templates: Mapping[str, Template]) -> None:
     error = category_in_use(record, templates.values())
     check_fields({"categories": error} if error else {})
+
+
+def _check_keywords(record: TeamRecord) -> None:
+    error = keyword_error(record.opt_out)
+    check_fields({"opt_out": f"start_words: {error}."} if error else {})
 
 
 def _check_pool(setup: Setup, fields: Fields) -> None:

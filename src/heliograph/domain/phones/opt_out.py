@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, get_args
 
 from heliograph.domain.setup.records import OptOutTexts
+from heliograph.domain.text import quoted
 
 PhoneChannel = Literal["sms", "whatsapp"]
 PHONE_CHANNELS: tuple[PhoneChannel, ...] = get_args(PhoneChannel)
@@ -31,6 +32,14 @@ def parse_keyword(text: str, texts: OptOutTexts) -> Keyword | None:
         (meaning for meaning, keywords in words.items() if any(_is_keyword(folded_text, word) for word in keywords)),
         None,
     )
+
+
+def keyword_error(texts: OptOutTexts) -> str:
+    """Return an error text if one of `start_words` opts a number out; empty if none does."""
+    for word in texts.start_words:
+        if parse_keyword(word, texts) == "stop":
+            return f"a text with {quoted(word)} would opt out: remove it from words or from start_words"
+    return ""
 
 
 def blocks_message(reason: OptOutReason | None, category: str | None) -> bool:

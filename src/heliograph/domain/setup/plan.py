@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from heliograph.domain.mail.address import Address
+from heliograph.domain.phones.opt_out import keyword_error
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.setup.carrier_kinds import SECRET_OPTIONS, encrypt_secrets
 from heliograph.domain.setup.keys import HOOK_SECRET_PREFIX, is_hook_secret, public_id, token_hash
@@ -267,6 +268,8 @@ class _Planner:
             self._fail(f"{path}.suspended", error)
         if error := record.retention_error:
             self._fail(f"{path}.keep_messages_days", error)
+        if "opt_out" in entry and (error := keyword_error(record.opt_out)):
+            self._fail(f"{path}.opt_out.start_words", error)
         if "pool" in entry and (error := pool_error(record.pool, self._all(CarrierRecord))):
             self._fail(f"{path}.pool", error)
         return record, old is None
