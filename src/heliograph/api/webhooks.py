@@ -118,11 +118,11 @@ def _parse_selection(request: ReplayRequest) -> ReplaySelection:
     if request.event_id is not None:
         return ReplaySelection(event_ids=[request.event_id])
     if request.event_ids is None:
-        return ReplaySelection(
-            created_after=read_time("created_after", request.created_after or ""),
-            created_before=read_time("created_before", request.created_before or ""),
-            failed_only=bool(request.failed_only),
-        )
+        start = read_time("created_after", request.created_after or "")
+        end = read_time("created_before", request.created_before or "")
+        if start > end:
+            raise InvalidRequest("created_after is later than created_before. Swap them.", param="created_after")
+        return ReplaySelection(created_after=start, created_before=end, failed_only=bool(request.failed_only))
     if not 1 <= len(request.event_ids) <= EVENT_IDS_MAX:
         raise InvalidRequest(f"event_ids must be a list of 1 to {EVENT_IDS_MAX} ids.", param="event_ids")
     return ReplaySelection(event_ids=list(dict.fromkeys(request.event_ids)))
