@@ -218,7 +218,7 @@ class Carriers:
         return ""
 
     async def sync(self, carrier_records: Iterable[records.CarrierRecord]) -> None:
-        """Open all enabled carriers, and close those that were removed or disabled.
+        """Open all enabled carriers, close those that were removed or disabled, and try again to build invalid ones.
 
         All instances are replaced before the first await, because `carrier_records` may be outdated after an await.
         """
@@ -226,6 +226,8 @@ class Carriers:
         obsolete = [self._instances.pop(id_)[1] for id_ in self._open_ids - enabled.keys()]
         self._open_ids = set(enabled)
         for record in enabled.values():
+            if record.id in self._instances and isinstance(self._instances[record.id][1], InvalidCarrier):
+                del self._instances[record.id]  # its file may be restored, without a change of the settings
             if replaced := self._rebuild_if_changed(record):
                 obsolete.append(replaced)
             self._instances[record.id][1].open()
