@@ -68,7 +68,7 @@ CARRIER = '[[carriers]]\nid = "c"\n'
         (TEAM.replace('"A"', "2026-12-01"), "teams[0].name: expected a string, got a date"),
         (TEAM.replace('"A"', "2026-12-01T10:00:00Z"), "teams[0].name: expected a string, got a date and time"),
         (TEAM.replace('"A"', "10:00:00"), "teams[0].name: expected a string, got a time"),
-        (TEAM + 'attachment_types = [2026-12-01]', "teams[0].attachment_types[0]: expected a string, got a date"),
+        (TEAM + "attachment_types = [2026-12-01]", "teams[0].attachment_types[0]: expected a string, got a date"),
         (TEAM + 'currency = "usd"', "teams[0].currency: expected a currency such as USD, got 'usd'"),
         (TEAM + "credit = 25", "teams[0].credit: expected a string, got a whole number"),
         (TEAM + "email_quota = -1", "teams[0].email_quota: expected a whole number from 0"),

@@ -38,7 +38,7 @@ def keyword_error(texts: OptOutTexts) -> str:
     """Return an error text if one of `start_words` opts a number out; empty if none does."""
     for word in texts.start_words:
         if parse_keyword(word, texts) == "stop":
-            return f"a text with {quoted(word)} would opt out: remove it from words or from start_words"
+            return f"a text with {quoted(word)} would opt out: remove it from one of the lists"
     return ""
 
 

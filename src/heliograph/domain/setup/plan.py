@@ -156,6 +156,7 @@ def _plan_team(planner: "_Planner", team: TeamRecord, team_entry: dict[str, Any]
     planner.check_passthrough(team, team_entry, path)
     for entry_path, key in _entries(team_entry, "keys", path):
         planner.check_passthrough(team, key, entry_path)
+        planner.check_key_domain(team, key, entry_path)
         planner.plan_key(team, key, entry_path)
     for entry_path, recipient in _entries(team_entry, "recipients", path):
         address = recipient["address"]
@@ -260,18 +261,17 @@ class _Planner:
             fields = {"name": id_} | fields | {"ref": next_ref}
         record = self._put("team", id_, fields, path, id_, f"team {id_}")
         assert isinstance(record, TeamRecord)
-        if error := record.catch_error:
-            self._fail(f"{path}.catch", error)
-        if error := record.test_clock_error:
-            self._fail(f"{path}.test_clock", error)
-        if error := record.suspended_error:
-            self._fail(f"{path}.suspended", error)
-        if error := record.retention_error:
-            self._fail(f"{path}.keep_messages_days", error)
-        if "opt_out" in entry and (error := keyword_error(record.opt_out)):
-            self._fail(f"{path}.opt_out.start_words", error)
-        if "pool" in entry and (error := pool_error(record.pool, self._all(CarrierRecord))):
-            self._fail(f"{path}.pool", error)
+        errors = {
+            "catch": record.catch_error,
+            "test_clock": record.test_clock_error,
+            "suspended": record.suspended_error,
+            "keep_messages_days": record.retention_error,
+            "opt_out.start_words": keyword_error(record.opt_out) if "opt_out" in entry else "",
+            "pool": pool_error(record.pool, self._all(CarrierRecord)) if "pool" in entry else "",
+        }
+        for field, error in errors.items():
+            if error:
+                self._fail(f"{path}.{field}", error)
         return record, old is None
 
     def plan_domain(self, team: TeamRecord, entry: dict[str, Any], path: str) -> None:
@@ -403,13 +403,15 @@ class _Planner:
         if entry.get("passthrough") and (reason := passthrough_error(team_template)):
             self._fail(f"{path}.passthrough", f"{entry['passthrough']} {reason}")
 
+    def check_key_domain(self, team: TeamRecord, entry: dict[str, Any], path: str) -> None:
+        domain_names = {domain.name for domain in self._all(Domain) if domain.team == team.id}
+        if entry.get("domain") not in (None, *domain_names):
+            self._fail(f"{path}.domain", f"{team.id} doesn't have the domain {entry['domain']}")
+
     def plan_key(self, team: TeamRecord, entry: dict[str, Any], path: str) -> None:
         name, token = entry["name"], entry.get("token")
         existing_keys = [k for k in self._all(Key) if (k.team, k.name) == (team.id, name)]
         existing_keys.sort(key=lambda k: k.revoked)  # prefer a valid key to a revoked one
-        domain_names = {domain.name for domain in self._all(Domain) if domain.team == team.id}
-        if entry.get("domain") not in (None, *domain_names):
-            self._fail(f"{path}.domain", f"{team.id} doesn't have the domain {entry['domain']}")
         label = f"{name} of {team.id}"
         if (first_path := self._path_by_record.setdefault(("key name", label), path)) != path:
             self._fail(path, f"is a duplicate of {first_path}")
