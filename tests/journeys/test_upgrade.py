@@ -46,7 +46,8 @@ def test_upgrade_of_an_old_database_loses_nothing(revision: str, empty_database_
             start(service, port)
             load.more(10)
         finished(empty_database_url)
-        assert all(answer.status == 503 and "retry-after" in answer.headers for answer in load.refused)  # while it stops
+        # while the service stops
+        assert all(answer.status == 503 and "retry-after" in answer.headers for answer in load.refused)
         assert service.get(f"/v1/suppressions/{SUPPRESSED}").status == 200
     received = Counter(message_from_bytes(content)["Subject"] for _, _, content in sink.mails)
     assert received == dict.fromkeys([*WAITING_EMAILS, *load.accepted], 1)
