@@ -208,11 +208,8 @@ def _source_problems(template: Template, locale: str | None) -> Iterator[Templat
                     f"{quoted(invalid)} is not a placeholder: {placeholder_advice(invalid)}",
                 )
         yield from (problem(fault.code, fault.offset, fault.text) for fault in parsed.faults)
-        if undeclared := list(islice(_undeclared_uses(template, parsed.uses), UNDECLARED_MAX)):
-            offsets = _first_offsets(source)
-            yield from (
-                problem("unknown_variable", offsets.get((use.list, use.name)), message) for use, message in undeclared
-            )
+        for at, message in islice(_undeclared_uses(template, parsed.uses), UNDECLARED_MAX):
+            yield problem("unknown_variable", at, message)
         for name, at in first_offsets_in_scope(source, "customer").items():
             if template.shapes.get(name, VariableType()).list:
                 message = (
@@ -235,45 +232,28 @@ def _disallowed_blocks(channel: Channel, part: str) -> set[str]:
     return {"each", "if"} if channel == "whatsapp" else {"each"} if part == "subject" else set()
 
 
-def _undeclared_uses(template: Template, uses: tuple[VariableUse, ...]) -> Iterator[tuple[VariableUse, str]]:
+def _undeclared_uses(template: Template, uses: Mapping[VariableUse, int]) -> Iterator[tuple[int, str]]:
+    """Yield (offset, message) for each variable that is not declared or cannot be used at its position."""
     names = required_names(template)
     declared = {*names, *([VARIABLE] if can_unsubscribe(template) else ())}
-    formatted = next((use for use in uses if use.name == VARIABLE and use.format), None)
-    if formatted and VARIABLE not in names:
-        yield formatted, f"{PLACEHOLDER} has no format"
-    for use in dict.fromkeys(msgspec.structs.replace(use, format=None) for use in uses):
+    formatted_at = next((at for use, at in uses.items() if use.name == VARIABLE and use.format), None)
+    if formatted_at is not None and VARIABLE not in names:
+        yield formatted_at, f"{PLACEHOLDER} has no format"
+    offset_by_use: dict[VariableUse, int] = {}
+    for use, at in uses.items():
+        offset_by_use.setdefault(msgspec.structs.replace(use, format=None), at)
+    for use, at in offset_by_use.items():
         fields = template.shapes.get(use.list or use.name, VariableType()).list
         if use.list == "":
-            yield use, f"{{{{item.{use.name}}}}} only works inside {{{{#each …}}}}"
+            yield at, f"{{{{item.{use.name}}}}} only works inside {{{{#each …}}}}"
         elif use.list is not None and use.name not in fields and use.list in template.shapes:
-            yield use, f"{{{{item.{use.name}}}}} is not a field of {use.list} in variables"
+            yield at, f"{{{{item.{use.name}}}}} is not a field of {use.list} in variables"
         elif use.list is None and use.name == VARIABLE and use.name not in declared and template.channel == "email":
-            yield use, f"{PLACEHOLDER} needs a category of the template"
+            yield at, f"{PLACEHOLDER} needs a category of the template"
         elif use.list is None and use.name not in declared:
-            yield use, f"{{{{customer.{use.name}}}}} is not in variables"
+            yield at, f"{{{{customer.{use.name}}}}} is not in variables"
         elif use.list is None and use.is_list and not fields:
-            yield use, f'{use.name} is not a list: declare it as {{ name = "{use.name}", list = ["…"] }}'
-
-
-def _first_offsets(source: str) -> dict[tuple[str | None, str], int]:
-    """Map (list, name) of each variable to its first offset.
-
-    `list`: None for a `customer.` variable. A field of an item has two entries: one with its list, and one with "" for
-    a search in all lists.
-    """
-    offsets: dict[tuple[str | None, str], int] = {}
-    list_name = ""
-    for token in TOKEN.finditer(source):
-        if token[5] == "each":
-            list_name = token[7]
-        if "item" in (token[1], token[6]):
-            offsets.setdefault((list_name, token[2] or token[7]), token.start())
-            offsets.setdefault(("", token[2] or token[7]), token.start())
-        elif "customer" in (token[1], token[6]):
-            offsets.setdefault((None, token[2] or token[7]), token.start())
-        if token[9] == "each":
-            list_name = ""
-    return offsets
+            yield at, f'{use.name} is not a list: declare it as {{ name = "{use.name}", list = ["…"] }}'
 
 
 def first_offsets_in_scope(source: str, scope: str) -> dict[str, int]:

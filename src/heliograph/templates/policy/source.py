@@ -92,6 +92,7 @@ class Slot(msgspec.Struct, frozen=True):
     context: EscapeContext
     format: ValueFormat | None = None
     begins_path: bool = False  # after the host of a link: a slash is inserted, so that the value cannot extend it
+    offset: int = 0  # in the source; 0 in a compiled source, so that equal slots share their rendered text
 
 
 class UrlAttribute(msgspec.Struct, frozen=True):
@@ -121,7 +122,7 @@ class VariableUse(msgspec.Struct, frozen=True):
     """A variable used in the source: a customer variable, or a field of a list's items."""
 
     name: str
-    list: str | None = None  # the list whose items have this field
+    list: str | None = None  # the list whose items have this field; "" outside of `{{#each}}`
     format: ValueFormat | None = None
     is_list: bool = False
 
@@ -129,7 +130,7 @@ class VariableUse(msgspec.Struct, frozen=True):
 class CompiledSource(msgspec.Struct, frozen=True):
     source: str  # with all short forms expanded; offsets refer to it
     pieces: Pieces
-    uses: tuple[VariableUse, ...]  # without duplicates, in order
+    uses: dict[VariableUse, int]  # use → offset of its first occurrence, in order
     faults: tuple[Fault, ...]
     invalid_placeholders: tuple[tuple[int, str], ...]  # (offset, text) of each `{{` that is not a valid placeholder
     blocks: frozenset[str]  # keywords of the blocks used
@@ -173,7 +174,7 @@ def compile_source(source: str, is_html: bool, item_fields: ItemFields = ()) -> 
     return CompiledSource(
         source=source,
         pieces=nesting.finish(),
-        uses=tuple(dict.fromkeys(nesting.uses)),
+        uses=nesting.uses,
         faults=tuple(sorted(faults.faults, key=lambda fault: fault.offset)),
         invalid_placeholders=tuple(islice(invalid_placeholders(source, masked), FAULTS_MAX)),
         blocks=frozenset(piece.keyword for piece in flat_pieces if isinstance(piece, _BlockTag)),
@@ -185,7 +186,7 @@ class _Nesting:
     """Nests the pieces of blocks and reports block tags that do not match."""
 
     def __init__(self, faults: FaultList) -> None:
-        self.uses: list[VariableUse] = []
+        self.uses: dict[VariableUse, int] = {}  # use → offset of its first occurrence
         self._faults = faults
         self._open = [_OpenBlock(None)]
         self._misplaced_depth = 0  # number of open blocks that began inside a tag
@@ -194,10 +195,10 @@ class _Nesting:
         if isinstance(piece, _BlockTag):
             self._add_tag(piece)
             return
-        self._open[-1].add(piece)
+        self._open[-1].add(_without_offset(piece))
         for slot in piece.pieces if isinstance(piece, UrlAttribute) else (piece,):
             if isinstance(slot, Slot):
-                self._add_use(slot.scope, slot.name, slot.format)
+                self._add_use(slot.scope, slot.name, slot.offset, slot.format)
 
     def finish(self) -> Pieces:
         for block in self._open[1:]:
@@ -217,7 +218,7 @@ class _Nesting:
                     tag.offset,
                     "blocks can be nested two levels deep, but not {{#each}} inside {{#each}}",
                 )
-            self._add_use(tag.scope, tag.name, None, is_list=tag.keyword == "each")
+            self._add_use(tag.scope, tag.name, tag.offset, is_list=tag.keyword == "each")
             self._open.append(_OpenBlock(tag))
         elif block.tag is None or (tag.keyword != "else" and block.tag.keyword != tag.keyword):
             tag_text = f"{{{{{tag.keyword if tag.keyword == 'else' else '/' + tag.keyword}}}}}"
@@ -246,11 +247,13 @@ class _Nesting:
             scope: Scope = "item" if tag.scope == "item" else "customer"
             self._open[-1].add(IfBlock(scope, tag.name, pieces, else_pieces))
 
-    def _add_use(self, scope: str, name: str, format_: ValueFormat | None, *, is_list: bool = False) -> None:
+    def _add_use(
+        self, scope: str, name: str, offset: int, format_: ValueFormat | None = None, *, is_list: bool = False
+    ) -> None:
         if scope == "customer":
-            self.uses.append(VariableUse(name, None, format_, is_list))
+            self.uses.setdefault(VariableUse(name, None, format_, is_list), offset)
         elif scope == "item":
-            self.uses.append(VariableUse(name, self._current_list() or "", format_))
+            self.uses.setdefault(VariableUse(name, self._current_list() or "", format_), offset)
 
     def _current_list(self) -> str | None:
         """Return the list whose item is in scope; None outside of lists and in a list's {{else}} branch."""
@@ -258,6 +261,15 @@ class _Nesting:
             if block.tag and block.tag.keyword == "each" and block.else_pieces is None:
                 return block.tag.name
         return None
+
+
+def _without_offset(piece: Piece) -> Piece:
+    match piece:
+        case Slot():
+            return msgspec.structs.replace(piece, offset=0)
+        case UrlAttribute(pieces=pieces):
+            return UrlAttribute(tuple(map(_without_offset, pieces)))  # type: ignore[arg-type]
+    return piece
 
 
 def _split_html(source: str, masked: str, faults: FaultList) -> "Iterator[Piece | _BlockTag]":
@@ -388,7 +400,7 @@ def _make_slot(token: re.Match[str], context: EscapeContext, faults: FaultList) 
     if isinstance(format_, str):
         faults.add("unknown_format", token.start(), format_)
         format_ = None
-    return Slot(scope, name, context, format_)  # type: ignore[arg-type]
+    return Slot(scope, name, context, format_, offset=token.start())  # type: ignore[arg-type]
 
 
 def _make_tag(token: re.Match[str], context: EscapeContext) -> _BlockTag:
