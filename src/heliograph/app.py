@@ -374,7 +374,7 @@ def make_provider(settings: Settings, clock: Clock, http: CarrierHttp) -> Provid
 
 
 def served_calls(service: str) -> list[tuple[str, str]]:
-    """Return (method, path) of every call of the foreign API `service` that Heliograph serves."""
+    """Return (method, path) of every call that our compatibility API for `service` serves."""
     prefix = f"/compat/{service}"
     routes = [route for adapter in ADAPTERS if adapter.prefix == prefix for route in adapter.routes]
     return [(route.method, route.path.removeprefix(prefix)) for route in routes]
@@ -559,7 +559,7 @@ def make_webhooks(settings: Settings, secrets: Secrets, store: Store, clock: Clo
         vault=secrets.cipher,
         make_secret=lambda: signature.make_secret(clock.random_bytes(signature.ENTROPY_MIN)),
         make_pair=make_key_pair,
-        find_refusal=make_refusal_check(settings, own_url=settings.base_url),
+        find_refusal=make_url_check(settings, own_url=settings.base_url),
     )
 
 
@@ -570,10 +570,11 @@ def make_key_pair() -> tuple[bytes, str]:
 
 
 def make_chats(settings: Settings, secrets: Secrets, store: Store, clock: Clock) -> ChatHooks:
-    return ChatHooks(store, clock, vault=secrets.cipher, refusal_of=make_refusal_check(settings))
+    return ChatHooks(store, clock, vault=secrets.cipher, find_refusal=make_url_check(settings))
 
 
-def make_refusal_check(settings: Settings, own_url: str = "") -> FindRefusal:
+def make_url_check(settings: Settings, own_url: str = "") -> FindRefusal:
+    """Return a check that a URL may be called by a webhook or chat hook."""
     guard = SsrfGuard(settings.webhook_allow_private, own_base_url=own_url)
 
     async def find_refusal(url: str) -> str | None:

@@ -207,7 +207,7 @@ class CarrierFailover:
         try:
             changed = await self._store.circuits.replace(carrier_id, expected, new_circuit)
         except StoreUnavailable:
-            return False  # the next failure or answer tries again
+            return False  # the next failure or response updates the circuit again
         finally:
             self._updating_circuits.discard(carrier_id)
         if changed:

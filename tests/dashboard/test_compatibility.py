@@ -9,7 +9,7 @@ from heliograph.domain.operations.request_log import client_name, unknown_path
 from heliograph.domain.setup.records import Key, TeamRecord
 from heliograph.storage.requests import LoggedRequest
 from heliograph.storage.store import Store
-from heliograph.texts.vendor_calls import DIFFERENCES
+from heliograph.texts.compat_differences import DIFFERENCES
 from tests.clocks import TestClock
 from tests.dashboard.inside import Pages, write_records
 from tests.storage.test_idempotency import make_context

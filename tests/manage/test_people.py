@@ -10,7 +10,7 @@ from heliograph.domain.accounts.people import Person
 from heliograph.domain.audit.actor import COMMAND_LINE, Actor
 from heliograph.domain.refusals import InvalidRequest, NotFound
 from heliograph.manage import people
-from heliograph.manage.people import PRINTED_LINK, LinkTerms, NewPerson
+from heliograph.manage.people import UNMAILED_BY_OPERATOR, LinkTerms, NewPerson
 from heliograph.storage.store import Store
 from tests.storage.samples import ENTRY, settle
 
@@ -60,8 +60,8 @@ async def test_unchanged_person_writes_no_audit_entry(store: Store, teams: None)
     await store.people.set_password(ada.id, "argon2id…", ENTRY)
     operator = await store.people.get(ada.id)
     assert operator
-    await people.offer_instance_role(store, OWNER, operator, OPERATOR, PRINTED_LINK)
-    await people.offer_team_role(store, OWNER, operator, "team_1", "viewer", PRINTED_LINK)
+    await people.offer_instance_role(store, OWNER, operator, OPERATOR, UNMAILED_BY_OPERATOR)
+    await people.offer_team_role(store, OWNER, operator, "team_1", "viewer", UNMAILED_BY_OPERATOR)
     await people.set_role(store, OWNER, ada.id, ada.email, "team_1", "owner", "owner")
     await people.remove_role(store, OWNER, ada.id, ada.email, "team_2", "")
     await people.disable_totp(store, OWNER, operator)
@@ -77,8 +77,8 @@ async def test_removed_person_is_not_recreated_by_a_role_change(store: Store, te
     ada = await known(store)
     await people.remove(store, COMMAND_LINE, ada)
     for change in (
-        people.offer_team_role(store, OWNER, ada, "team_1", "viewer", PRINTED_LINK),
-        people.offer_instance_role(store, OWNER, ada, OPERATOR, PRINTED_LINK),
+        people.offer_team_role(store, OWNER, ada, "team_1", "viewer", UNMAILED_BY_OPERATOR),
+        people.offer_instance_role(store, OWNER, ada, OPERATOR, UNMAILED_BY_OPERATOR),
     ):
         with pytest.raises(NotFound):
             await change

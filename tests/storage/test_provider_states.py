@@ -57,7 +57,7 @@ async def test_processes_share_the_pause_after_a_refusal(store: Store, other: St
     probe_times = [(await process.provider_states.exchange(claim)).probe_at for process in (store, other)]
     assert probe_times[0] is None
     assert probe_times[1] is not None
-    await store.provider_states.exchange(replace(TEN, replied_at=clock.now()))
+    await store.provider_states.exchange(replace(TEN, pause_ended_by=clock.now()))
     assert (await other.provider_states.exchange(claim)).probe_at is None
 
 

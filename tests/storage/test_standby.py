@@ -69,7 +69,7 @@ READS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "events.list_types": lambda store: store.events.list_types(1),
     "requests.list_page": lambda store: store.requests.list_page(1),
     "requests.list_filter_values": lambda store: store.requests.list_filter_values(1),
-    "requests.list_vendor_calls": lambda store: store.requests.list_vendor_calls(1, "key", 10),
+    "requests.list_compat_calls": lambda store: store.requests.list_compat_calls(1, "key", 10),
     "ledger.list_page": lambda store: store.ledger.list_page(1, None, 10),
     "ledger.get_spend": lambda store: store.ledger.get_spend(1, "2026-01"),
     "export._read": lambda store: store.exports._read("find_unsubscribes", team=1, address="ada"),

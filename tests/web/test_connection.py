@@ -17,11 +17,11 @@ from heliograph.domain.refusals import Refusal
 from heliograph.web.budget import ByteBudget
 from heliograph.web.connection import (
     BODY_S,
+    CLIENT_STALL_S,
     HEADERS_MAX,
     HEADERS_S,
     KEEP_ALIVE_S,
     MIN_BODY_RATE,
-    RESPONSE_READ_S,
     SWEEP_S,
     UNREAD_MAX,
     Connection,
@@ -316,9 +316,9 @@ async def test_client_that_reads_nothing_of_its_response_is_disconnected(path: s
     wire.unread = 1  # also if it is too little to pause writing, and the connection must be closed
     now = asyncio.get_running_loop().time()
     made.sweep(now)
-    made.sweep(now + RESPONSE_READ_S - 1)
+    made.sweep(now + CLIENT_STALL_S - 1)
     assert not wire.aborted
-    made.sweep(now + RESPONSE_READ_S + 1)
+    made.sweep(now + CLIENT_STALL_S + 1)
     assert wire.aborted
     await gone(made)
 
@@ -329,7 +329,7 @@ async def test_client_that_reads_slowly_is_not_disconnected() -> None:
     made.pause_writing()
     now = asyncio.get_running_loop().time()
     for wire.unread in (3, 2, 1):
-        made.sweep(now := now + RESPONSE_READ_S - 1)
+        made.sweep(now := now + CLIENT_STALL_S - 1)
     assert not wire.aborted
 
 

@@ -78,7 +78,7 @@ def whatsapp_acceptance(
     daily_limit = team.record.marketing_per_day
     is_limited = template.category == "MARKETING" and daily_limit > 0 and not is_magic_phone(draft.to)
 
-    def check(state: AcceptState, now: int) -> None:
+    def check_state(state: AcceptState, now: int) -> None:
         check_destination_state(state, now)
         if is_limited and len(state.marketing_times) >= daily_limit:
             free_at = state.marketing_times[-daily_limit] + DAY_MS
@@ -98,7 +98,7 @@ def whatsapp_acceptance(
         price=phone_price(team, draft.to, pricing.price_for(template, draft.country)),
         idempotency_key=idempotency_key,
         marketing_recipient=draft.to if is_limited else None,
-        check=check,
+        check=check_state,
     )
     return item, content
 

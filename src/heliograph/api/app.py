@@ -43,7 +43,7 @@ POLL_S = 0.1  # interval at which the connection of the client is checked
 
 log = structlog.get_logger()
 
-API_PREFIX, VENDOR_PREFIX = "/v1/", "/compat/"
+API_PREFIX, COMPAT_PREFIX = "/v1/", "/compat/"
 UNCACHED_PREFIXES = ("/v1", "/compat/", "/mcp")  # paths whose responses proxies must not cache
 NO_STORE_HEADER = (b"cache-control", b"no-store")
 ACTIVE_MAX = 512  # concurrent requests; further requests get 503 with Retry-After (P12)
@@ -252,7 +252,7 @@ class Api:
         self, request: Request, caller: Caller, route: Route, response: Response, params: dict[str, str]
     ) -> None:
         subject, replayed = subject_id(response.record_id or params.get("id", "")), response.headers is REPLAYED_HEADERS
-        client = client_name(request.headers.get(b"user-agent", b"")) if route.path.startswith(VENDOR_PREFIX) else ""
+        client = client_name(request.headers.get(b"user-agent", b"")) if route.path.startswith(COMPAT_PREFIX) else ""
         self._admission.log_request(
             request.id, caller, route.name, response.status, subject=subject, replayed=replayed, client=client
         )

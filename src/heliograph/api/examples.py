@@ -30,7 +30,7 @@ def request_examples(route: Route, base_url: str, operation: Schema) -> dict[str
 
 
 def response_example(route: Route, struct: Any, schemas: dict[str, Schema]) -> Any:
-    """Return an example response. `struct`: type of the response or of its dry run."""
+    """Return an example of a route's response. `struct`: type of the response, dry run or not."""
     resource = resource_of(route)
     values = {"id": PREFIXES[ID_KIND_BY_RESOURCE[resource]] + EXAMPLE_ULID} if resource in ID_KIND_BY_RESOURCE else {}
     phones: dict[str, Any] = {}

@@ -59,7 +59,7 @@ def file_of(path: str) -> str:
 
 
 def relative_url(url: str, file: str) -> str:
-    """Return a URL of the service relative to a file of the site."""
+    """Return the link from `file` to the static copy of the page or asset that the service has at `url`."""
     path, mark, rest = re.fullmatch(r"([^?#]*)([?#]?)(.*)", url, re.S).groups()  # type: ignore[union-attr]
     target = "search.html" if mark == "?" else file_of(path)
     return relpath(target, Path(file).parent) + mark + rest

@@ -29,7 +29,7 @@ from heliograph.domain.setup.records import APPROVAL_HOURS_MAX, CHANNELS, Team, 
 from heliograph.domain.text import LINE_MAX, quoted
 from heliograph.manage import credit, people, portals, teams, usage
 from heliograph.manage.credit import CreditAdjustment
-from heliograph.manage.people import PRINTED_LINK, NewPerson
+from heliograph.manage.people import UNMAILED_BY_OPERATOR, NewPerson
 from heliograph.texts.dashboard_links import portal_link_page, sign_in_link_page
 from heliograph.web.bodies import to_request
 from heliograph.web.paging import ListPage, page_response, read_after, read_limit
@@ -404,7 +404,9 @@ async def list_members(call: Call) -> Response:
 async def invite_member(call: Call) -> Response:
     team, request = find_active_team(call).record.id, to_request(call.json, MemberRequest)
     new_person = NewPerson(email=request.email, name=request.name or "")
-    invitation = await people.invite(call.context.store, call.actor, team, new_person, request.role, PRINTED_LINK)
+    invitation = await people.invite(
+        call.context.store, call.actor, team, new_person, request.role, UNMAILED_BY_OPERATOR
+    )
     person = invitation.person
     record = NewMemberRecord(
         id=person.id,

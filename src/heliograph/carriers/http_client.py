@@ -35,8 +35,8 @@ CARRIER_TEXT_MAX = 300  # characters of a carrier's text that are kept
 FORM_FIELDS_MAX = 200  # fields of a form
 MASKED_LENGTH_MIN = 4  # minimum length of a secret to mask; masking shorter ones would damage ordinary words
 
-FORBIDDEN = CallbackResult(status=403)
-UNSIGNED = CallbackResult(status=401)
+FORBIDDEN_CALLBACK = CallbackResult(status=403)
+UNSIGNED_CALLBACK = CallbackResult(status=401)
 
 Verdict = Literal["refused", "deferred", "unreachable"]
 
@@ -245,7 +245,7 @@ def build_detail(carrier: str, code: object, text: str, **extra: Any) -> dict[st
 
 
 def deferred_without_response(carrier: str, error: Unreachable | NoResponse) -> Deferred:
-    """Return the outcome of a request without a response."""
+    """Return the Deferred outcome of a request without a response."""
     if isinstance(error, Unreachable):
         detail = build_detail(carrier, None, f"the carrier cannot be reached: {error}", reason="out_of_reach")
         return Deferred(detail=detail, unreachable=True)

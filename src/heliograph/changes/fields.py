@@ -1,4 +1,4 @@
-"""Validation errors of a request, reported together by field, and limits on the number of records."""
+"""Checks before a change: all invalid fields are reported together, and each kind of record has a maximum number."""
 
 from collections.abc import Mapping
 

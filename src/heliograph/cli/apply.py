@@ -14,7 +14,7 @@ from heliograph.app import (
     make_carrier_dependencies,
     make_domains,
     make_key_pair,
-    make_refusal_check,
+    make_url_check,
 )
 from heliograph.bootstrap import make_secrets
 from heliograph.carriers.contract import Carriers
@@ -148,7 +148,7 @@ def _secret_functions(store: Store, settings: Settings) -> dict[str, Any]:
 
 async def _webhook_notes(settings: Settings, file: SetupFile) -> list[str]:
     """Return a note for each webhook URL to which events are not delivered at the moment, with the reason."""
-    refused = make_refusal_check(settings)
+    refused = make_url_check(settings)
     urls = {
         f"teams[{i}].webhooks[{j}].url": split_login(hook["url"])[0]
         for i, team in enumerate(file.teams)

@@ -118,7 +118,8 @@ async def _copy(source_settings: Settings, target_settings: Settings, live: bool
     clock = Clock()
     async with _connection(source_settings) as source, _connection(target_settings) as target:
         await _copy_database(source, target, source_settings.data, clock, live)
-    async with open_store(source_settings) as store:  # without a pause, both databases would deliver the same queue
+    # Without a pause, both databases would deliver the same queue.
+    async with open_store(source_settings) as store:
         await set_paused(store, COMMAND_LINE, True, f"copied to another database at {timestamp(clock.now())}")
 
 

@@ -243,7 +243,7 @@ def example_requests(base: str, live: str, sandbox: str) -> dict[str, str]:
 
 
 def client_credentials(base: str, token: str, smtp_addresses: Sequence[str]) -> list[str]:
-    """Return lines with the URLs and credentials for SMTP and for clients of other services' APIs.
+    """Return lines with the URLs and credentials for SMTP and for clients of our compatibility APIs.
 
     Messages sent by these clients are captured in the sandbox team's test inbox.
     """

@@ -50,7 +50,7 @@ def serve(settings: Settings, role: str, among: str | None) -> None:
     count = settings.processes
 
     async def ready(settings: Settings, store: Store) -> None:
-        wants_link = role != "worker" and (child_start is None or child_start.greets)
+        wants_link = role != "worker" and (child_start is None or child_start.offers_first_link)
         link = await make_first_link(store) if wants_link else None
         where = "delivering" if role == "worker" else f"listening on {settings.base_url}"
         process_count = f", processes: {count}" if count > 1 else ""

@@ -13,7 +13,7 @@ from heliograph.domain.ids import timestamp
 from heliograph.domain.mail.address import parse_address
 from heliograph.domain.refusals import NotFound
 from heliograph.manage import people
-from heliograph.manage.people import PRINTED_LINK, NewPerson
+from heliograph.manage.people import UNMAILED_BY_OPERATOR, NewPerson
 from heliograph.manage.teams import get_team
 from heliograph.settings import Settings
 from heliograph.storage.people import Invitation
@@ -79,7 +79,9 @@ def link(settings: Settings, email: str, without_code: bool) -> None:
 
     async def make_link(store: Store) -> str:
         person = await _find_person(store, email)
-        return await people.make_link(store, COMMAND_LINE, person, "reset", PRINTED_LINK, without_code=without_code)
+        return await people.make_link(
+            store, COMMAND_LINE, person, "reset", UNMAILED_BY_OPERATOR, without_code=without_code
+        )
 
     _echo_link(settings, with_store(settings, "Creating a link", make_link))
 

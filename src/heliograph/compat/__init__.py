@@ -1,1 +1,1 @@
-"""Compatibility APIs: each package or module implements another service's API with the use cases of /v1."""
+"""Compatibility APIs: each package or module implements the API of another service with our use cases."""

@@ -1,4 +1,4 @@
-"""Normalises the input of other services' clients: empty fields, recipients with display names, wrapped base64."""
+"""Normalises requests to compatibility APIs: empty fields, recipients with display names, wrapped base64."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ def _is_empty(value: Any) -> bool:
 
 
 def with_client_field_names(refusal: Refusal, names: Mapping[str, str]) -> str:
-    """Return the refusal's message with the other service's field names. `names`: our name → theirs.
+    """Return the refusal's message with the compatibility API's field names. `names`: our name → theirs.
 
     Replaces only names that cannot be ordinary words: at the beginning of the message, in quotes, or with an
     underscore.

@@ -61,11 +61,10 @@ class ShownLink(NamedTuple):
 async def mail_or_show(
     request: PageRequest, person: Person, token: str, purpose: str, terms: LinkTerms
 ) -> ShownLink | None:
-    """Mail the link and return None; return the link to show if it is not mailed.
+    """Mail the link and return None; if mail is simulated, return the link, so that the page shows it.
 
-    Links are not mailed while mail is simulated. If a mail fails, its link is invalidated. A failed invitation is
-    replaced by a new link to show, which does not verify the address; for a failed password reset, the refusal is
-    raised.
+    If the mail fails, its link is invalidated. For an invitation, a new link is then returned, which does not verify
+    the address; for a password reset, the Refusal is raised.
     """
     url = request.context.base_url + sign_in_link_page(token)
     if not terms.by_mail:

@@ -1,4 +1,4 @@
-"""Paths of portals, which have URLs of their own for the team's pages that they permit.
+"""Paths of portals: a portal shows some of a team's dashboard pages, under URLs of its own.
 
 A browser may have a session of the dashboard and one of a portal. Requests below `/dashboard/portal/` ignore the
 dashboard's session, and all other requests ignore the portal's session.

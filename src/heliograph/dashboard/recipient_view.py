@@ -113,7 +113,7 @@ def _is_recipient_side(explanation: Explanation) -> bool:
 
 
 def normalized_addresses(message: MessageDetails) -> list[str]:
-    """Return the normalized addresses that may be on the suppression list."""
+    """Return the normalized email addresses of the message's recipients, to look them up in the suppression list."""
     if message.row.channel != "email":
         return []
     return [address.normal for recipient in message.recipients if (address := parse_address(recipient.given))]

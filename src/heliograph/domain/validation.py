@@ -101,7 +101,7 @@ def _check_fields(value: dict[str, Any], struct: type[msgspec.Struct]) -> dict[s
 
 
 def _first_invalid(items: list[Any], type_: Any) -> int:
-    """Return the index of the first invalid item. A binary search lets msgspec validate most of a long list."""
+    """Return the index of the first invalid item. Binary search: msgspec validates whole slices at once."""
     valid_end, end = 0, len(items)
     while end - valid_end > 1:
         middle = (valid_end + end) // 2

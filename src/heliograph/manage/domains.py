@@ -319,9 +319,10 @@ class Domains:
 
     @property
     def mail_host(self) -> str:
-        """Return the host that MX and SPF records refer to.
+        """Return the host name that MX and SPF records refer to.
 
-        Records cannot contain an IP address: without a host name, the result is a name that does not resolve.
+        If an IP address is configured, which an MX record cannot contain, return PLACEHOLDER_HOST, which does not
+        resolve.
         """
         host = self._store.setup.current.platform.mail_host or self._mail_host
         return PLACEHOLDER_HOST if is_address(host) else host
@@ -496,7 +497,7 @@ class Domains:
     async def _query_dns(
         self, domain: Domain, keys: Sequence[DkimKey], records: Sequence[Record]
     ) -> tuple[list[tuple[Record, Verdict]], str, list[DkimKey]]:
-        """Query DNS; return each record's verdict, the domain's zone, and the pending keys with their `usable_at`."""
+        """Query DNS; return each record's verdict, the domain's zone, and the pending keys with a new `usable_at`."""
         active_keys, pending_keys = ([key for key in keys if key.state == state] for state in ("active", "pending"))
         zone_keys = {record.name: record for record in self._zone_records(domain, active_keys)}
         pending_zone = self._zone_records(domain, pending_keys)

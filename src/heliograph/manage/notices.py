@@ -27,17 +27,17 @@ async def set_preferences(
 class ChatHooks:
     """Sets, removes and tests the chat webhook of a team or of the instance."""
 
-    def __init__(self, store: Store, clock: Clock, *, vault: Vault, refusal_of: FindRefusal) -> None:
+    def __init__(self, store: Store, clock: Clock, *, vault: Vault, find_refusal: FindRefusal) -> None:
         self._store = store
         self._clock = clock
         self._vault = vault
-        self._refusal_of = refusal_of
+        self._find_refusal = find_refusal
 
     async def set(self, actor: Actor, team: str, url: str) -> None:
         """Set the chat webhook URL, checked like a webhook's; never shown, because anyone who has it can post."""
         if not url.lower().startswith("https://"):
             raise InvalidRequest("Enter the full webhook URL of your chat, starting with https://.", param="url")
-        if refusal := await self._refusal_of(url):
+        if refusal := await self._find_refusal(url):
             raise InvalidRequest(f"This URL can't be used: {refusal}.", param="url")
         hook = ChatWebhook(team, self._vault.encrypt(url.encode(), f"chat/{team}"), host_of(url), self._clock.now())
         await self._store.notices.set_chat_webhook(hook, self._audit_entry(actor, team, "chat.set", hook.host))

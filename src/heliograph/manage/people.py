@@ -38,7 +38,8 @@ class LinkTerms(msgspec.Struct, frozen=True, kw_only=True):
         return int(self.by_operator or self.by_mail)
 
 
-PRINTED_LINK = LinkTerms(by_operator=True, by_mail=False)  # links printed by the command line
+# Links printed by the command line or returned by the API
+UNMAILED_BY_OPERATOR = LinkTerms(by_operator=True, by_mail=False)
 
 
 # -- invitations and roles --------------------------------------------------------------------------------------------
@@ -51,13 +52,13 @@ async def invite(
     get_team(store.setup.current, team)
     email, name = read_person(new_person, {} if role in ROLES else {"role": "Choose a role."})
 
-    def policy(current: CurrentRoles) -> AuditEntry:
+    def make_entry(current: CurrentRoles) -> AuditEntry:
         for state, team_roles in (("here", current.roles), ("invited", current.invited)):
             if team in team_roles:
                 raise InvalidRequest(f"They are already {state}, as {team_roles[team]}.", param="email")
         return actor.audit_entry(store.clock.now(), "member.invite", email, role, team=team)
 
-    return await _offer(store, email, name, {team: role}, _draft_link(actor, "invite", team, terms), policy)
+    return await _invite(store, email, name, {team: role}, _draft_link(actor, "invite", team, terms), make_entry)
 
 
 async def add_person(
@@ -66,13 +67,13 @@ async def add_person(
     """Add a new person without a role in a team; with an empty `instance_role`, also without a role in the instance."""
     email, name = read_person(new_person)
 
-    def policy(current: CurrentRoles) -> AuditEntry:
+    def make_entry(current: CurrentRoles) -> AuditEntry:
         if current.person:
             raise InvalidRequest("This person already exists.", param="email")
         return actor.audit_entry(store.clock.now(), "person.add", email, instance_role)
 
-    return await _offer(
-        store, email, name, _instance_roles(instance_role), _draft_link(actor, "invite", "", terms), policy
+    return await _invite(
+        store, email, name, _instance_roles(instance_role), _draft_link(actor, "invite", "", terms), make_entry
     )
 
 
@@ -94,7 +95,7 @@ async def add_or_invite(
         get_team(store.setup.current, team)
     offered_roles = _instance_roles(instance_role) | ({team: role} if team else {})
 
-    def policy(current: CurrentRoles) -> AuditEntry | None:
+    def make_entry(current: CurrentRoles) -> AuditEntry | None:
         if team and current.roles.get(team) != role:
             action = "member.role" if team in current.roles else "member.invite"
             detail = f"{role}, {instance_role}" if instance_role else role
@@ -105,7 +106,9 @@ async def add_or_invite(
             return None
         return actor.audit_entry(store.clock.now(), "person.add", email)
 
-    return await _offer(store, email, name, offered_roles, _draft_link(actor, "invite", "", PRINTED_LINK), policy)
+    return await _invite(
+        store, email, name, offered_roles, _draft_link(actor, "invite", "", UNMAILED_BY_OPERATOR), make_entry
+    )
 
 
 async def offer_instance_role(store: Store, actor: Actor, person: Person, role: str, terms: LinkTerms) -> Invitation:
@@ -128,30 +131,30 @@ async def _offer_to_existing(
 ) -> Invitation:
     """Offer a role, unless the person already has a role in the team or the same role in the instance."""
 
-    def policy(current: CurrentRoles) -> AuditEntry | None:
+    def make_entry(current: CurrentRoles) -> AuditEntry | None:
         if current.person is None:
             raise NotFound("This person no longer exists.")
         has_role = team in current.roles if team else current.roles.get("") == role
         return None if has_role else entry
 
-    return await _offer(store, person.email, person.name, {team: role}, link, policy)
+    return await _invite(store, person.email, person.name, {team: role}, link, make_entry)
 
 
-async def _offer(
+async def _invite(
     store: Store,
     email: str,
     name: str,
     roles: Mapping[str, str],
     link: Link,
-    policy: Callable[[CurrentRoles], AuditEntry | None],
+    make_entry: Callable[[CurrentRoles], AuditEntry | None],
 ) -> Invitation:
     """Invite a person, creating the account if it does not exist.
 
-    `policy` returns the audit entry, or None if there is nothing to offer.
+    `make_entry` returns the audit entry, or None if there is nothing to offer.
     """
 
     def decide_roles(current: CurrentRoles) -> RoleChange | None:
-        entry = policy(current)
+        entry = make_entry(current)
         return rules.invite(current, roles, link, entry) if entry else None
 
     return await store.people.change_by_email(email, name, roles, decide_roles)

@@ -63,7 +63,7 @@ class _Block:
 def within(seconds: float) -> _Block:
     """Return a context manager that raises TimeoutError if its block takes longer than `seconds`.
 
-    `seconds` must be a constant: each different value keeps an entry for the life of the process.
+    `seconds` must be a constant: the entry of each value in `_timeouts_by_seconds` is kept for the life of the process.
     """
     loop, timeouts = asyncio.get_running_loop(), _timeouts_by_seconds.get(seconds)
     if timeouts is None or timeouts.loop is not loop:

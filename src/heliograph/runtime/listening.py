@@ -68,7 +68,7 @@ def adopt_socket(descriptor: int) -> Listener:
 async def stop_accepting(server: asyncio.Server) -> None:
     """Stop accepting connections, and close the server some event loop iterations later.
 
-    By then asyncio has started the handlers of the connections accepted last; it would drop the others.
+    Closing it drops accepted connections whose handlers asyncio has not started yet.
     """
     loop = asyncio.get_running_loop()
     for listener in server.sockets:

@@ -37,7 +37,9 @@ class ChildStart(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     control: int  # pipe on which the child writes one line when ready; it is closed when the parent dies
     sockets: list[tuple[str, int]]  # (purpose, file descriptor) of each listening socket
-    greets: bool  # no process was ready before: the ready line says whether an operator account exists
+    offers_first_link: (
+        bool  # whether to print a sign-in link if there is no operator; True until a process has been ready
+    )
 
 
 class Child:
@@ -151,7 +153,7 @@ class ProcessGroup:
                 number=number,
                 control=child_socket.fileno(),
                 sockets=[(purpose, listener.fileno()) for purpose, listener in self._sockets],
-                greets=not self._ready_lines,
+                offers_first_link=not self._ready_lines,
             )
             descriptors = [child_start.control, *(descriptor for _, descriptor in child_start.sockets)]
             start_json = msgspec.json.encode(child_start).decode()

@@ -1,4 +1,4 @@
-"""A read-only view of the database for `doctor`: checks that it can be read and written, and returns its setup."""
+"""Diagnostics of the database for `doctor`; nothing is changed: a trial write is rolled back."""
 
 import msgspec
 
@@ -15,7 +15,7 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
     setup: Setup
     secret: KnownSecret
     audit: ChainStatus
-    encrypted: dict[str, str]  # encrypted texts by context
+    encrypted: dict[str, str]  # encryption context → ciphertext of each stored secret
     callbacks: dict[str, int]  # carrier → time of its last callback
     carrier_counts: dict[str, RecentCarrierCounts]
 

@@ -97,8 +97,9 @@ class Events:
         """Return published events after the event `after` (empty: from the beginning), oldest first.
 
         Up to `limit` + 1 events are returned; the extra event shows that there are more. Raises UnknownEvent if `after`
-        does not exist. The feed ends before the keys of open transactions, because transactions may commit in another
-        order than that of their keys. It is read on the primary, where the locks of open transactions are visible.
+        does not exist. The feed ends before the events of open transactions, because transactions may commit in
+        another order than that of their events' keys. The feed is read on the primary, where the locks of open
+        transactions are visible.
         """
 
         async def read_feed(tx: Tx) -> list[StoredEvent]:

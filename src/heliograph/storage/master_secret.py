@@ -62,7 +62,10 @@ class SecretStore:
         return registered_digest
 
     async def replace_digest(self, digest: str, entry: AuditEntry) -> bool:
-        """Replace the registered digest, and delete the keys kept from the first secret; return False if unchanged."""
+        """Replace the registered digest; return False if it is the same.
+
+        Also deletes the kept keys, which the new secret cannot decrypt.
+        """
         return await write_serialized(self._database, lambda tx: _replace_digest(tx, digest, entry), entry.team)
 
     async def rotate_digest(self, digest: str, kept_keys: str, entry: AuditEntry) -> bool:

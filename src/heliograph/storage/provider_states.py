@@ -33,7 +33,7 @@ class ProviderStates:
         self.probe = Probe(self.read_all)
 
     async def exchange(self, exchange: Exchange) -> ExchangeResult:
-        """Apply this process's requests to a shared rate; concurrent calls share a transaction."""
+        """Apply this process's exchange to the shared ProviderState; concurrent calls share a transaction."""
         return await self._exchanges.submit(exchange)
 
     async def read_rates(self, carriers: Iterable[CarrierRecord], now: int) -> list[ProviderRate]:

@@ -45,19 +45,19 @@ class LoggedRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     replayed: int = 0  # 1 if answered with the stored response of its Idempotency-Key
     subject: str = ""  # id of the object created or requested
     refused: int = 0
-    client: str = ""  # User-Agent, of requests to the API of another service
+    client: str = ""  # User-Agent of a request to a compatibility API
 
 
-class VendorCalls(msgspec.Struct, frozen=True, array_like=True):
-    """Calls of a key to one route of another service's API, by one client and with one result."""
+class CompatCalls(msgspec.Struct, frozen=True, array_like=True):
+    """Number of calls with one API key to one route of a compatibility API, by one client and with one result."""
 
     route: str
-    client: str
+    client: str  # User-Agent
     refused: int
     code: str
     message: str
     status: int
-    id: str  # id of the newest of these calls
+    id: str  # id of the newest call
     at: int
     count: int
 
@@ -255,16 +255,16 @@ class Requests:
             routes=frozenset(route for route, _ in rows), codes=frozenset(code for _, code in rows if code)
         )
 
-    async def list_vendor_calls(self, team: int, key: str, limit: int) -> list[VendorCalls]:
-        """Return the logged calls of a key to the APIs of other services, accepted and refused, newest first."""
+    async def list_compat_calls(self, team: int, key: str, limit: int) -> list[CompatCalls]:
+        """Return the logged calls to compatibility APIs with a key, accepted and refused, newest first."""
         since = f"req_{ulid(self._clock.now() - RETENTION_MS, 0)}"
 
         async def read_calls(tx: Tx) -> list[Any]:
             params = {"team": team, "key": key, "since": since, "most": limit}
-            return [row for refused in (0, 1) for row in await tx.run("vendor_calls_of_key", refused=refused, **params)]
+            return [row for refused in (0, 1) for row in await tx.run("compat_calls_of_key", refused=refused, **params)]
 
         rows = await self._database.read_standby(read_calls)
-        return sorted((VendorCalls(*row) for row in rows), key=lambda call: call.id, reverse=True)
+        return sorted((CompatCalls(*row) for row in rows), key=lambda call: call.id, reverse=True)
 
     async def find(self, team: int, id_: str) -> LoggedRequest | None:
         rows = await self._database.read(lambda tx: tx.run("find_request", team=team, id=id_))

@@ -152,7 +152,10 @@ class Suppressions:
         return await write_serialized(self._database, insert, entry.team)
 
     async def remove(self, team: int, address: str, entry: AuditEntry) -> bool:
-        """Remove the suppression of an address, also if it was erased; return False if it was not suppressed."""
+        """Remove the suppression of an address; return False if the address was not suppressed.
+
+        Also finds the suppression if erasure has replaced the stored address by a pseudonym.
+        """
         now, publisher = self._clock.team_now(team), self._publisher
 
         async def delete(tx: Tx) -> bool:

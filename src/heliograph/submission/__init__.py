@@ -1,1 +1,1 @@
-"""SMTP submission server: accepts mail from SMTP clients with the same use case as the API."""
+"""SMTP submission server: accepts mail from SMTP clients; calls the same use case as POST /v1/emails."""

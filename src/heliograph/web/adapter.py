@@ -1,4 +1,4 @@
-"""API adapters: each serves another service's API format below a path prefix, with its authentication and errors."""
+"""API adapters: each serves our API or a compatibility API below a path prefix, with its authentication and errors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from heliograph.web.status import status_of
 
 
 class ApiAdapter(msgspec.Struct, frozen=True, kw_only=True):
-    """The API format of a service, and the routes that serve it."""
+    """The format of our API or of a compatibility API, and its routes."""
 
     prefix: str  # begins every route's path; two segments, such as /compat/resend
     routes: tuple[Route, ...]
@@ -23,7 +23,7 @@ class ApiAdapter(msgspec.Struct, frozen=True, kw_only=True):
     parse_body: Callable[[bytes], Any]
     # (refusal, request, base URL of this service) → response
     error_response: Callable[[Refusal, Request, str], Response]
-    test_token: bytes = b""  # the other service's public test key; in the demo it is accepted as the sandbox team's key
+    test_token: bytes = b""  # the imitated service's public test key; in the demo, the sandbox team's key
     has_signed_body: bool = False  # bodies are signed with a hook secret of the team in the path
     unsupported_reason: Callable[[str], str | None] = lambda path: None  # path → why it is not supported
     ignores_unknown_query: bool = True  # our own API refuses unknown query parameters

@@ -29,7 +29,7 @@ log = structlog.get_logger()
 HEADERS_S = 10.0  # deadline for complete headers, counted from connecting or from the first byte of a request
 BODY_S = 5.0  # time by which a body may lag behind MIN_BODY_RATE before the connection is closed
 KEEP_ALIVE_S = 75.0  # idle connections are closed after this; most clients close theirs earlier
-RESPONSE_READ_S = 60.0  # a client that reads none of its response for this long is disconnected
+CLIENT_STALL_S = 60.0  # a client that reads none of its response for this long is disconnected
 MIN_BODY_RATE = 32 * KIB  # minimum rate of a request body, in bytes per second
 HEADERS_MAX = 64 * KIB
 PIECE = 16 * KIB  # received bytes are parsed in pieces of this size
@@ -262,7 +262,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         if (unread := self._transport.get_write_buffer_size()) != self._unread:
             self._unread, self._unread_since = unread, now
-        if self.is_too_slow(now) or (unread and now - self._unread_since > RESPONSE_READ_S):
+        if self.is_too_slow(now) or (unread and now - self._unread_since > CLIENT_STALL_S):
             self._transport.abort()
         elif self._idle_since is not None and now - self._idle_since > KEEP_ALIVE_S:
             self._transport.close()
@@ -386,7 +386,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         future, self._write_paused = self._write_paused, None
-        if future and not future.done():  # done if the waiting response was cancelled
+        if future and not future.done():  # done if the response that waited was cancelled
             future.set_result(None)
 
     # -- stopping ------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def client_snippet(method: str, url: str, body: Any = None) -> str:
 
 
 def _client_method(method: str, resource: str, rest: list[str]) -> str:
-    """Return the name of the client's method for a path below the resource."""
+    """Return the name of heliograph-client's method for an HTTP method and the path after the resource (`rest`)."""
     match method, rest:
         case "POST", ["batch"]:
             return "send_batch"

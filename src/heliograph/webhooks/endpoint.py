@@ -234,7 +234,7 @@ class Endpoint:
                 timestamp_s=now // SECOND_MS,  # not by the test clock: receivers compare it with their own clock
                 body=body,
             )
-            # replaces an Authorization header of the format
+            # The login in the webhook's URL replaces an Authorization header of the format
             headers = event_format.headers(signing) | (
                 basic_auth_header(secrets.login) if secrets.login and url == hook.url else {}
             )

@@ -144,7 +144,7 @@ class Webhooks:
     async def create(
         self, actor: Actor, team: str, request: WebhookRequest, format_events: Sequence[str] = ()
     ) -> WebhookWithSecret:
-        """Create a webhook. `format_events`: event names of another service, if the request uses its API format."""
+        """Create a webhook. `format_events`: event names in a request to a compatibility API."""
         events, description = validate_events(request.events), request.description or ""
         check_description(description)
         format_name = request.format or DEFAULT_FORMAT

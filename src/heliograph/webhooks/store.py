@@ -286,7 +286,10 @@ async def replay_ids(tx: Tx, request: _ReplayRequest, ids: Sequence[str]) -> int
 
 
 async def replay_range(tx: Tx, request: _ReplayRequest, after: str, replayed: int) -> tuple[str | None, int]:
-    """Replay one batch of a time range; return the start of the next batch (None after the last), and the total."""
+    """Replay one batch of a time range; return `after` and `replayed` for the next batch.
+
+    `after` is the id of the last event of this batch, None if no batch follows; `replayed` is the total so far.
+    """
     selection, now = request.selection, request.now
     start = -1 if selection.created_after is None else selection.created_after
     end = now + 1 if selection.created_before is None else selection.created_before

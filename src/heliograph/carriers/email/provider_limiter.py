@@ -137,7 +137,7 @@ class RefusalPause:
         self._probe_at = until
 
     def accept(self, permit: SendPermit) -> bool:
-        """Process a reply that is no refusal because of the rate; return whether the reply ends the pause."""
+        """Process a reply other than a rate refusal; return whether the reply ends the pause."""
         if permit.attempted_at <= self._pause.refused_at:
             return False
         if self._sending_max is not None:
@@ -194,7 +194,7 @@ class Quota:
         self._unused: dict[int, int] = {}  # second → unused tokens granted in it, to be returned
         self._critical = 0  # critical messages that were sent without a token and are not reported yet
         self._refusals: list[RateRefusal] = []
-        self._replied_at = 0  # when the message was sent whose reply ended a pause; 0: nothing to report
+        self._pause_ended_by = 0  # send time of the message whose reply ended a pause; 0: nothing to report
         self.pause = RefusalPause()
         # By `reserves_time`: messages that wait for a token, as (was held before, future)
         self._waiting: dict[bool, list[tuple[bool, asyncio.Future[NextAttempt | None]]]] = {True: [], False: []}
@@ -249,7 +249,7 @@ class Quota:
 
     def report_reply(self, attempted_at: int) -> None:
         """Report to the other processes that the reply to the message sent at `attempted_at` ended a pause."""
-        self._replied_at = attempted_at
+        self._pause_ended_by = attempted_at
         self._start()
 
     async def claim_probe(self, *, is_critical: bool) -> int | None:
@@ -282,7 +282,7 @@ class Quota:
 
     async def _run(self) -> None:
         try:
-            while self._critical or self._refusals or self._replied_at or any(self._waiting.values()):
+            while self._critical or self._refusals or self._pause_ended_by or any(self._waiting.values()):
                 if not await self._exchange_once():
                     self._start_in(RETRY_S)
                     break
@@ -307,16 +307,16 @@ class Quota:
             fresh=len(waiting) - returning,
             critical=self._critical,
             unused=self._unused,
-            reserves_times=reserves_time,
+            reserves_attempt_times=reserves_time,
         )
         refusals, self._refusals, self._critical, self._unused = tuple(self._refusals), [], 0, {}
-        replied_at, self._replied_at = self._replied_at, 0
+        pause_ended_by, self._pause_ended_by = self._pause_ended_by, 0
         try:
-            result = await self._access(tokens=request, refusals=refusals, replied_at=replied_at)
+            result = await self._access(tokens=request, refusals=refusals, pause_ended_by=pause_ended_by)
         except Exception as error:
             log.warning("cannot read the provider limits", provider=self.key.provider, error=type(error).__name__)
             self._refusals[:0], self._critical = refusals, self._critical + request.critical
-            self._replied_at = self._replied_at or replied_at
+            self._pause_ended_by = self._pause_ended_by or pause_ended_by
             for _, next_attempt in [*waiting, *self._waiting[True], *self._waiting[False]]:
                 if not next_attempt.done():
                     next_attempt.set_exception(NotReady("the provider limits cannot be read now"))

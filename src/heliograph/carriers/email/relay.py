@@ -23,7 +23,7 @@ from heliograph.carriers.email.providers import make_provider
 from heliograph.carriers.email.providers.provider import CallbackOptions, MailProvider
 from heliograph.carriers.email.smtp import DEFAULT_OPTIONS, Destination, Login, SmtpOptions
 from heliograph.carriers.email.tls_policy import TlsMode
-from heliograph.carriers.http_client import UNSIGNED, CarrierHttp
+from heliograph.carriers.http_client import UNSIGNED_CALLBACK, CarrierHttp
 from heliograph.domain.delivery.outcome import Accepted, Deferred, Outcome, ProviderReport
 from heliograph.domain.limits import CALLBACK_EVENTS_MAX, SECOND_MS
 from heliograph.domain.setup.carrier_kinds import RelayOptions
@@ -83,7 +83,7 @@ class Relay(Carrier):
         return completed
 
     def parse_callback(self, callback: Callback) -> CallbackResult | None:
-        return UNSIGNED if self._provider and self._provider.can_verify_callbacks else None
+        return UNSIGNED_CALLBACK if self._provider and self._provider.can_verify_callbacks else None
 
     async def parse_callback_async(self, callback: Callback) -> CallbackResult | None:
         provider = self._provider
@@ -91,7 +91,7 @@ class Relay(Carrier):
             return None
         verified = await provider.authenticate(callback, partial(self.run_in_thread_if_large, callback))
         if verified is None:
-            return UNSIGNED
+            return UNSIGNED_CALLBACK
         if (confirmed := await provider.confirm_subscription(verified.payload)) is not None:
             return CallbackResult(status=200 if confirmed else 503)
         reports = await self.run_in_thread_if_large(callback, _parse_reports, provider, verified.payload)

@@ -10,7 +10,7 @@ import msgspec
 
 from heliograph.carriers.contract import Callback, CallbackResult, Carrier, OutboundMessage
 from heliograph.carriers.http_client import (
-    FORBIDDEN,
+    FORBIDDEN_CALLBACK,
     CarrierHttp,
     HttpResponse,
     NoResponse,
@@ -99,12 +99,12 @@ class HttpCarrier(Carrier):
         if not options.callback_secret or (options.callback is None and options.incoming is None):
             return None
         if not self._is_authentic(callback):
-            return FORBIDDEN
+            return FORBIDDEN_CALLBACK
         is_form = callback.headers.get("content-type", "").startswith(FORM_CONTENT_TYPE)
         document = dict(decode_form(callback.body)) if is_form else decode_json(callback.body)
         timestamp = options.callback_timestamp
         if timestamp and not _is_fresh(value_at(document, timestamp), callback.now):
-            return FORBIDDEN
+            return FORBIDDEN_CALLBACK
         if options.incoming and (text := _parse_incoming_text(document, options.incoming, callback.body)):
             return CallbackResult(incoming_texts=[text])
         return CallbackResult(reports=_parse_reports(document, options.callback) if options.callback else [])

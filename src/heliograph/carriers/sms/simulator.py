@@ -1,4 +1,4 @@
-"""The simulator carrier for SMS: sends nothing; messages to numbers that are not magic are delivered."""
+"""The simulator carrier for SMS: sends nothing; messages get the status `delivered` unless the number is magic."""
 
 from heliograph.carriers.phone_simulator import PhoneScript, PhoneSimulator, simulated_detail
 from heliograph.domain.delivery.content import SmsContent

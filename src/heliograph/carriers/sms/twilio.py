@@ -11,7 +11,7 @@ import msgspec
 
 from heliograph.carriers.contract import Callback, CallbackResult, Carrier, OutboundMessage
 from heliograph.carriers.http_client import (
-    FORBIDDEN,
+    FORBIDDEN_CALLBACK,
     CarrierHttp,
     HttpResponse,
     NoResponse,
@@ -155,7 +155,7 @@ class Twilio(Carrier):
         signature = callback.headers.get("x-twilio-signature", "")
         valid_signatures = [valid for url in _url_variants(callback.url) for valid in self._signatures(url, form)]
         if not any(equal_constant_time(signature, valid) for valid in valid_signatures):
-            return FORBIDDEN
+            return FORBIDDEN_CALLBACK
         fields = dict(form)
         id_, status = fields.get("MessageSid"), fields.get("MessageStatus", "")
         if id_ and "Body" in fields and fields.get("SmsStatus", INBOUND_STATUS) == INBOUND_STATUS and not status:
@@ -236,7 +236,7 @@ def _accepted_from(message: Mapping[str, Any], code: int, sender: str) -> Accept
     return Accepted(
         carrier_id=message["sid"],
         detail=build_detail(NAME, code, status, sender=str(message.get("from") or sender), **price),
-        # A lookup may find a final message, whose callback arrived before we knew its id.
+        # A lookup may find a message in a final status. Its callback came before we knew its id, so it is reported now.
         reports=[] if report.status == "sent" else [DueReport(0, report)],
     )
 

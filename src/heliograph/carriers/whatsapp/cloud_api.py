@@ -8,7 +8,7 @@ import msgspec
 
 from heliograph.carriers.contract import Callback, CallbackResult, Carrier, OutboundMessage
 from heliograph.carriers.http_client import (
-    FORBIDDEN,
+    FORBIDDEN_CALLBACK,
     CarrierHttp,
     HttpResponse,
     NoResponse,
@@ -170,7 +170,7 @@ class CloudApi(Carrier):
             return None
         scheme, _, signature = callback.headers.get("x-hub-signature-256", "").partition("=")
         if scheme != "sha256" or not is_signed(signature, self._options.app_secret, callback.body):
-            return FORBIDDEN
+            return FORBIDDEN_CALLBACK
         document = decode_json(callback.body)
         return CallbackResult(
             reports=list(_parse_reports(document)),
@@ -183,7 +183,7 @@ class CloudApi(Carrier):
         query = callback.query
         is_authentic = equal_constant_time(query.get("hub.verify_token", ""), self._options.verify_token)
         if not is_authentic or query.get("hub.mode") != "subscribe":
-            return FORBIDDEN
+            return FORBIDDEN_CALLBACK
         return CallbackResult(body=query.get("hub.challenge", "").encode())
 
     def _outcome(self, response: HttpResponse, content: WhatsappContent) -> Outcome:

@@ -1,4 +1,4 @@
-"""The simulator carrier for WhatsApp: sends nothing; messages to numbers that are not magic are read."""
+"""The simulator carrier for WhatsApp: sends nothing; messages get the status `read` unless the number is magic."""
 
 from heliograph.carriers.phone_simulator import PhoneScript, PhoneSimulator, simulated_detail
 from heliograph.domain.delivery.content import WhatsappContent

@@ -1,1 +1,1 @@
-"""Postal's API, with one module per resource."""
+"""The compatibility API for Postal, with one module per resource."""

@@ -1,4 +1,4 @@
-"""Postal's API format: errors and the response envelope."""
+"""Format of the compatibility API for Postal: errors and the response envelope."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ CODE_BY_REFUSAL: dict[type[Refusal], str] = {
     r.SandboxFromLocked: "UnauthenticatedFromAddress",
     r.MessageNotFound: "MessageNotFound",
 }
-DEFAULT_CODE = "ValidationError"
+DEFAULT_ERROR_CODE = "ValidationError"
 # our field name → Postal's
 CLIENT_FIELD_NAMES = {"html": "html_body", "text": "plain_body", "filename": "name", "content": "data"}
 ERROR_STATUS = 200  # Postal's status for all errors; only the body shows the error
@@ -42,9 +42,9 @@ def token(request: Request) -> bytes:
 
 def error(refusal: Refusal, request: Request, base_url: str) -> Response:
     status = status_of(type(refusal))
-    code = CODE_BY_REFUSAL.get(type(refusal), DEFAULT_CODE)
+    code = CODE_BY_REFUSAL.get(type(refusal), DEFAULT_ERROR_CODE)
     if isinstance(refusal, r.TooManyRecipients):
-        code = TOO_MANY_CODE_BY_FIELD.get(refusal.param or "", DEFAULT_CODE)
+        code = TOO_MANY_CODE_BY_FIELD.get(refusal.param or "", DEFAULT_ERROR_CODE)
     elif isinstance(refusal, r.InvalidEmail) and not refusal.details and refusal.param != "reply_to":
         code = "NoRecipients"
     is_protocol_error = status in (404, 405, 413, 421, 429) and not isinstance(refusal, r.MessageNotFound)

@@ -1,4 +1,4 @@
-"""Postal's messages: sent mails and their delivery attempts."""
+"""Compatibility API for Postal, messages: sent mails and their delivery attempts."""
 
 from collections.abc import Mapping
 from typing import Any

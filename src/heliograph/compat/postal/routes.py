@@ -1,4 +1,4 @@
-"""The route table and the adapter of Postal's API."""
+"""The route table and the adapter of the compatibility API for Postal."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Postal's sending API; calls the same use case as /v1/emails."""
+"""Compatibility API for Postal, sending; calls the same use case as /v1/emails."""
 
 import msgspec
 import pybase64

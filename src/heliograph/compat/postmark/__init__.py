@@ -1,1 +1,1 @@
-"""Postmark's API, with one module per resource."""
+"""The compatibility API for Postmark, with one module per resource."""

@@ -1,4 +1,4 @@
-"""Postmark's bounces: mail that bounced, failed or was complained about.
+"""Compatibility API for Postmark, bounces: mail that bounced, failed or was complained about.
 
 Activating a bounce removes the suppression.
 """
@@ -101,7 +101,7 @@ async def _bounce_batches(call: Call, before: str) -> AsyncIterator[list[Bounce]
 
 
 async def _find_bounce(call: Call) -> Bounce:
-    """Return the bounce with the number in the path, which contains the event's second: only this one is searched."""
+    """Return the bounce whose number is in the path; search only the second of time that the number contains."""
     number = parse_int(call.params["id"], 16) or 0
     second = bounce_second(number)
     async for batch in _bounce_batches(call, "evt_" + ulid((second + 1) * 1000, 0)):

@@ -1,4 +1,4 @@
-"""Postmark's API format: API key, errors, message texts that clients parse, and pagination."""
+"""Format of the compatibility API for Postmark: API key, errors, message texts that clients parse, and pagination."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -24,7 +24,7 @@ STREAM = "outbound"  # the only message stream
 UNKNOWN_STREAM_CODE = 1226
 COUNT_MAX = 500
 SEARCHED_MAX = 5_000  # maximum records searched for a page
-DEFAULT_CODE = 300  # for errors of a mail that are not in CODE_BY_REFUSAL
+DEFAULT_ERROR_CODE = 300  # for errors of a mail that are not in CODE_BY_REFUSAL
 CODE_BY_REFUSAL: dict[type[Refusal], int] = {
     r.MissingApiKey: 10,
     r.InvalidApiKey: 10,
@@ -69,7 +69,7 @@ CLIENT_FIELD_NAMES = {  # our field name → Postmark's
     "variables": "TemplateModel",
 }
 STATUS_BY_CODE = {10: 401, 100: 503, 429: 429}  # Postmark's code → HTTP status; all other codes have 422
-UNCHANGED_STATUSES = (404, 405, 413, 500)  # our HTTP statuses that errors with DEFAULT_CODE keep
+UNCHANGED_STATUSES = (404, 405, 413, 500)  # our HTTP statuses that errors with DEFAULT_ERROR_CODE keep
 # path prefix of an unsupported call → reason
 UNSUPPORTED = {
     "/email/bulk": "Bulk mail is not supported. Send up to 500 transactional mails with /email/batch.",
@@ -101,8 +101,10 @@ def token(request: Request) -> bytes:
 def error(refusal: Refusal, request: Request, base_url: str) -> Response:
     body, status = to_error(refusal), status_of(type(refusal))
     if status in (404, 405) and (reason := unsupported_reason(request.path)):
-        body = {"ErrorCode": DEFAULT_CODE, "Message": reason}
-    if not isinstance(refusal, r.WrongCell) and (body["ErrorCode"] != DEFAULT_CODE or status not in UNCHANGED_STATUSES):
+        body = {"ErrorCode": DEFAULT_ERROR_CODE, "Message": reason}
+    if not isinstance(refusal, r.WrongCell) and (
+        body["ErrorCode"] != DEFAULT_ERROR_CODE or status not in UNCHANGED_STATUSES
+    ):
         status = STATUS_BY_CODE.get(body["ErrorCode"], 422)
     return Response(status, msgspec.json.encode(body), error_headers(refusal))
 
@@ -115,7 +117,7 @@ def unsupported_reason(path: str) -> str | None:
 
 def to_error(refusal: Refusal) -> dict[str, Any]:
     details = refusal.details or {}
-    code = details.get("code") or CODE_BY_REFUSAL.get(type(refusal), DEFAULT_CODE)
+    code = details.get("code") or CODE_BY_REFUSAL.get(type(refusal), DEFAULT_ERROR_CODE)
     message = with_client_field_names(refusal, CLIENT_FIELD_NAMES)
     if isinstance(refusal, r.RecipientSuppressed | r.RecipientUnsubscribed):
         message = SUPPRESSED_MESSAGE.format(", ".join(details["addresses"]))

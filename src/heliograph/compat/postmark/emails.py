@@ -1,4 +1,7 @@
-"""Postmark's sending API: one mail or up to 500, direct or from a template; calls the same use case as /v1/emails."""
+"""Compatibility API for Postmark, sending: one mail or up to 500, direct or from a template.
+
+Calls the same use case as /v1/emails.
+"""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""Postmark's outbound messages: sent mails and their state.
+"""Compatibility API for Postmark, outbound messages: sent mails and their state.
 
 There are no opens or clicks, because nothing is tracked.
 """

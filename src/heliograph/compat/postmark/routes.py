@@ -1,4 +1,4 @@
-"""The route table and the adapter of Postmark's API."""
+"""The route table and the adapter of the compatibility API for Postmark."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,4 +1,7 @@
-"""Postmark's statistics, computed from our numbers of recipients per UTC day. Opens and clicks are not tracked."""
+"""Compatibility API for Postmark, statistics, computed from our numbers of recipients per UTC day.
+
+Opens and clicks are not tracked.
+"""
 
 from collections.abc import Awaitable, Callable
 from functools import reduce

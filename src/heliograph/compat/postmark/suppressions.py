@@ -1,4 +1,4 @@
-"""Postmark's message streams (there is only one) and suppressions."""
+"""Compatibility API for Postmark, message streams (there is only one) and suppressions."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any

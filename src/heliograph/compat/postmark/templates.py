@@ -1,4 +1,7 @@
-"""Postmark's templates. A change is active at once, or submitted to an operator if approval is required."""
+"""Compatibility API for Postmark, templates.
+
+A change is active at once, or submitted to an operator if approval is required.
+"""
 
 from typing import Any, TypeVar
 

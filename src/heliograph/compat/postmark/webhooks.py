@@ -1,4 +1,4 @@
-"""Postmark's webhooks: endpoints that receive events in Postmark's format."""
+"""Compatibility API for Postmark, webhooks: endpoints that receive events in Postmark's format."""
 
 from typing import Any
 from urllib.parse import quote

@@ -1,1 +1,1 @@
-"""Resend's API, with one module per resource."""
+"""The compatibility API for Resend, with one module per resource."""

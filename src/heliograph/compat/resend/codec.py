@@ -1,4 +1,4 @@
-"""Resend's API format: errors, lists, and request bodies with files as lists of numbers."""
+"""Format of the compatibility API for Resend: errors, lists, and request bodies with files as lists of numbers."""
 
 import re
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Resend's domains."""
+"""Compatibility API for Resend, domains."""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""Resend's emails: send, read, list, reschedule and cancel; calls the same use cases as /v1/emails."""
+"""Compatibility API for Resend, emails: send, read, list, reschedule and cancel.
+
+Calls the same use cases as /v1/emails.
+"""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""Resend's API keys."""
+"""Compatibility API for Resend, API keys."""
 
 import msgspec
 

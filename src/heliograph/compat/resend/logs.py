@@ -1,4 +1,4 @@
-"""Resend's logs: the team's requests, without bodies, which are not stored."""
+"""Compatibility API for Resend, logs: the team's requests, without bodies, which are not stored."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Resend's received emails: the team's inbound mail."""
+"""Compatibility API for Resend, received emails: the team's inbound mail."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The route table and the adapter of Resend's API."""
+"""The route table and the adapter of the compatibility API for Resend."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Resend's suppressions; the address is the id of a suppression."""
+"""Compatibility API for Resend, suppressions; the address is the id of a suppression."""
 
 from collections.abc import Awaitable, Callable
 

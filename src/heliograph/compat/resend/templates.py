@@ -1,4 +1,4 @@
-"""Resend's templates: a team edits drafts.
+"""Compatibility API for Resend, templates: a team edits drafts.
 
 Publishing makes a draft active, or submits it for approval by an operator.
 """

@@ -1,4 +1,4 @@
-"""Resend's webhooks: endpoints that receive events in Resend's format, and their deliveries."""
+"""Compatibility API for Resend, webhooks: endpoints that receive events in Resend's format, and their deliveries."""
 
 from collections.abc import Iterable
 from typing import Any

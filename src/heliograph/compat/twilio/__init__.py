@@ -1,1 +1,1 @@
-"""Twilio's Verify v2 and Messages APIs."""
+"""The compatibility API for Twilio: Verify v2 and Messages."""

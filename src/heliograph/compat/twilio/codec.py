@@ -1,4 +1,4 @@
-"""Twilio's API format: Basic auth with our key as password, form bodies, errors, and two time formats."""
+"""Format of the compatibility API for Twilio: Basic auth with our key, form bodies, errors, two time formats."""
 
 import binascii
 from base64 import b64decode

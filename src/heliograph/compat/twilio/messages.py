@@ -1,4 +1,4 @@
-"""Twilio Messages: send from a template, read, list, cancel, redact, delete."""
+"""Compatibility API for Twilio, Messages: send from a template, read, list, cancel, redact, delete."""
 
 import asyncio
 from typing import Any

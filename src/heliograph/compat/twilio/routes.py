@@ -1,4 +1,4 @@
-"""The route table and the adapter of Twilio's API."""
+"""The route table and the adapter of the compatibility API for Twilio."""
 
 from collections.abc import Awaitable, Callable
 

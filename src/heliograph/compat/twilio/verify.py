@@ -1,4 +1,7 @@
-"""Twilio Verify v2: services, and verifications (by number or SID): start or resend, read, cancel and check."""
+"""Compatibility API for Twilio, Verify v2: services and verifications.
+
+A verification, named by number or SID, is started or resent, read, cancelled and checked.
+"""
 
 from hashlib import sha256
 from typing import Any

@@ -1,4 +1,4 @@
-"""Calls by a team's keys to another service's API: which work, which differ, and what to change."""
+"""Calls with a team's keys to compatibility APIs: which work, which differ, and what to change."""
 
 from typing import Literal
 
@@ -6,8 +6,8 @@ import msgspec
 
 from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest
 from heliograph.manage.keys import keys_of
-from heliograph.storage.requests import VendorCalls
-from heliograph.texts.vendor_calls import DIFFERENCES
+from heliograph.storage.requests import CompatCalls
+from heliograph.texts.compat_differences import DIFFERENCES
 
 CALLS_MAX = 200  # maximum combinations of route, client and result, for accepted and for refused calls
 SERVICE_NAMES = {
@@ -30,8 +30,8 @@ class CallRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str  # method and path below the service's prefix
     outcome: Outcome
     advice: str  # what differs, or why it was refused
-    latest: VendorCalls
-    refusal: VendorCalls | None  # the newest refusal
+    latest: CompatCalls
+    refusal: CompatCalls | None  # the newest refusal
     accepted_count: int
     refused_count: int
     clients: list[str]
@@ -42,7 +42,7 @@ async def show(request: PageRequest) -> Page:
     if key is None:
         raise PageNotFound
     await request.context.state.request_log.write(request.store.requests)
-    calls = await request.store.requests.list_vendor_calls(request.team.record.ref, key.id, CALLS_MAX)
+    calls = await request.store.requests.list_compat_calls(request.team.record.ref, key.id, CALLS_MAX)
     rows = summarize_calls(calls)
     working = sum(row.outcome != "refused" for row in rows)
     values = {
@@ -55,16 +55,16 @@ async def show(request: PageRequest) -> Page:
     return Page("compatibility.html", values)
 
 
-def summarize_calls(calls: list[VendorCalls]) -> list[CallRow]:
+def summarize_calls(calls: list[CompatCalls]) -> list[CallRow]:
     """Return one row per route, refused ones first. `calls` are sorted, newest first."""
-    calls_by_route: dict[str, list[VendorCalls]] = {}
+    calls_by_route: dict[str, list[CompatCalls]] = {}
     for call in calls:
         calls_by_route.setdefault(call.route, []).append(call)
     rows = [_row(route, route_calls) for route, route_calls in calls_by_route.items()]
     return sorted(rows, key=lambda row: ORDER.index(row.outcome))
 
 
-def _row(route: str, calls: list[VendorCalls]) -> CallRow:
+def _row(route: str, calls: list[CompatCalls]) -> CallRow:
     method, _, path = route.partition(" ")
     service, _, below = path.removeprefix("/compat/").partition("/")
     accepted = sum(call.count for call in calls if not call.refused)

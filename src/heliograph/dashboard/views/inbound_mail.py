@@ -21,7 +21,7 @@ from heliograph.web.read_budget import run_large
 
 PAGE_SIZE = 50
 TAB_LABELS = {"email": "Email", "texts": "Texts"}
-TEXT_EVENT_TYPES = ("sms.received", "whatsapp.received")
+PHONE_EVENT_TYPES = ("sms.received", "whatsapp.received")
 VIEW_LABELS = {"reply": "Reply", "html": "HTML", "text": "Text", "headers": "Headers"}
 
 
@@ -59,7 +59,7 @@ async def _mail_page(request: PageRequest, before: str) -> tuple[Sequence[Any], 
 
 async def _text_page(request: PageRequest, before: str) -> tuple[Sequence[Any], str]:
     """Return a page of inbound SMS and WhatsApp messages, which are stored as events, and the next page's cursor."""
-    page = await request.store.events.newest(request.team.record.ref, TEXT_EVENT_TYPES, before or NEWEST, PAGE_SIZE)
+    page = await request.store.events.newest(request.team.record.ref, PHONE_EVENT_TYPES, before or NEWEST, PAGE_SIZE)
     return [(event, msgspec.json.decode(event.detail or "{}")) for event in page.events], page.before or ""
 
 

@@ -100,7 +100,7 @@ def _list_entries(form: dict[str, str], name: str) -> list[str]:
 
 
 def _list_mode(form: dict[str, str], name: str, entries: list[str]) -> str:
-    """Return how a list restricts (MODES). Without this choice in the form, the list restricts if it has entries."""
+    """Return the mode of a list field (see MODES). Without a mode in the form, derive it from the entries."""
     derived = "all" if not entries else NOTHING if entries == [NOTHING] else "some"
     return form.get(f"mode_{name}") or derived
 

@@ -127,7 +127,10 @@ async def delete_all(request: PageRequest) -> PageResponse:
 
 
 def _confirmed_until(request: PageRequest) -> int | None:
-    """Return the time at which the page counted the dead letters; None if the user did not select the box."""
+    """Return when the page counted the dead letters; None if the confirmation box is not selected.
+
+    Later dead letters are not included.
+    """
     return parse_int(request.form.get("until", ""), 15) if request.form.get("sure") == "yes" else None
 
 

@@ -141,7 +141,7 @@ def _grouped(names: Iterable[str], group_of: Callable[[str], str], selected: str
 
 
 def _route_group(route: str) -> str:
-    """Return the route's resource, or the service to whose API the route belongs."""
+    """Return the group of a route in the filter: its resource, or the service that its compatibility API imitates."""
     _, _, path = route.partition(" ")
     first, _, rest = path.strip("/").partition("/")
     return (rest.partition("/")[0] if first in ("v1", "compat") else first).replace("-", " ").capitalize() or "Other"

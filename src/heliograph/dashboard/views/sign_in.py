@@ -116,7 +116,9 @@ class SignInAttempt(msgspec.Struct, frozen=True):
     """A counted sign-in attempt, which is not allowed if `limiter_keys` is empty."""
 
     limiter_keys: tuple[str, ...]  # keys by which the attempt was counted
-    limit_error: str = ""  # shown instead of other errors, so that responses do not reveal which clients are known
+    limit_error: str = (
+        ""  # shown instead of other errors, which would reveal whether the user signed in from here before
+    )
     is_known_client: bool = False
 
 

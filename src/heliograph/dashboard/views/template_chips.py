@@ -20,7 +20,7 @@ def split_names(text: str) -> list[str]:
 
 
 def draw_chips(html: str) -> str:
-    """Replace marked names by chips in the HTML's text; inside tags, only remove the marks."""
+    """Replace each variable name marked by `mark_name` with a chip; inside a tag, only remove the marks."""
     html = _PERCENT_ENCODED_NAME.sub(r"\1", html)
     remaining_tags = iter(parse_tags(html, len(html)))
     tag = next(remaining_tags, None)

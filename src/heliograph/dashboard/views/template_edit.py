@@ -252,7 +252,7 @@ def _preview_args(
 ) -> tuple[Template, dict[str, str], str | None]:
     """Return template, errors and language of a preview. `errors_shown`: the page already shows the errors.
 
-    New variables have the same examples that the script would insert, so the preview is the same without the script.
+    New variables have the same example values that editor.js inserts, so the preview is the same without JavaScript.
     """
     template = (
         edited.template if request.has_role("operator") else with_suggested_prices(request.setup, edited.template)

@@ -33,7 +33,10 @@ class VariableRow(msgspec.Struct, frozen=True):
     max_items: str = ""  # maximum number of items of a list
 
     def declaration(self) -> dict[str, Any]:
-        """Return the declaration as in a setup file. An invalid number remains text, so that validation reports it."""
+        """Return the variable's declaration as in a setup file.
+
+        An invalid number remains text, so that validation reports it.
+        """
         fields = self.fields.replace(",", " ").split()
         table: dict[str, Any] = {"name": self.name, **({"list": fields} if fields else {})}
         numbers = {"max_length": self.length, **({"max": self.max_items} if fields else {})}

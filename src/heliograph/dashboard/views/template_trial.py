@@ -53,7 +53,7 @@ async def try_on_recent_sends(request: PageRequest, draft: Template) -> TrialRep
         if message is None or message.content is None:
             continue
         octets_left -= message.size
-        trial = await run_large(message.size + estimate_octets(draft, ()), _try_on, request, draft, live, message)
+        trial = await run_large(message.size + estimate_octets(draft, ()), _render_trial, request, draft, live, message)
         if trial:
             tried.append((row, trial))
     different = sorted(
@@ -67,8 +67,8 @@ async def try_on_recent_sends(request: PageRequest, draft: Template) -> TrialRep
     )
 
 
-def _try_on(request: PageRequest, draft: Template, live: Template, message: MessageRow) -> Trial | None:
-    """Return how the draft renders with this message's variables; None if they are not stored."""
+def _render_trial(request: PageRequest, draft: Template, live: Template, message: MessageRow) -> Trial | None:
+    """Return how the draft renders with this message's variables; None if the variables are not stored."""
     content = msgspec.json.decode(message.content or "", type=CONTENT_TYPE_BY_CHANNEL[message.channel])
     if isinstance(content, WhatsappContent):
         is_same_list = len(live.variables) == len(content.parameters)

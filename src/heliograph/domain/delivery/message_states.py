@@ -10,7 +10,7 @@ from functools import cache
 
 from heliograph.domain.setup.records import Channel
 
-HIDDEN_FIELDS = ("sender_id", "origin", "named")  # record fields shown only by APIs compatible with other services
+HIDDEN_FIELDS = ("sender_id", "origin", "named")  # record fields shown only by compatibility APIs
 
 _NO_TRANSITIONS: frozenset[str] = frozenset()
 

@@ -54,7 +54,7 @@ def local_failure(reason: LocalReason, text: str) -> dict[str, Any]:
 class IncomingText(msgspec.Struct, frozen=True, kw_only=True):
     """An inbound text message (SMS or WhatsApp)."""
 
-    id: str  # the carrier's id; a duplicate has the same id
+    id: str  # id assigned by the carrier; a duplicate has the same id
     sender: str  # E.164
     to: str  # our number or other sender id to which the text was sent
     text: str

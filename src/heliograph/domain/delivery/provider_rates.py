@@ -74,7 +74,7 @@ class ConnectionLease(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ProviderState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Shared state of one carrier, provider and source address; times in ms."""
+    """Rate limit state of a carrier, mailbox provider and source address, shared by all processes; times in ms."""
 
     used: dict[int, int] = {}  # second of the grant → granted tokens that still count
     backlog_until: int = 0  # earliest attempt time of the next message that is held
@@ -121,7 +121,7 @@ class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
     critical: int = 0  # messages sent without a token
     unused: Mapping[int, int] = {}  # second of the grant → tokens that were not used
     # whether the attempt times of messages that get no token are reserved, so that later messages get later times
-    reserves_times: bool = True
+    reserves_attempt_times: bool = True
 
 
 class TokenGrant(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,7 +164,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
     tokens: TokenRequest | None = None
     refusals: tuple[RateRefusal, ...] = ()
-    replied_at: int = 0  # when the message was sent whose reply, not a refusal, ended a pause; 0: no pause ended
+    pause_ended_by: int = 0  # send time of the message whose reply ended a pause; 0: no pause ended
     probe: ProbeClaim | None = None
     connections: ConnectionRequest | None = None
 
@@ -179,15 +179,15 @@ class ExchangeResult(msgspec.Struct, frozen=True, kw_only=True):
 def apply_exchange(
     state: ProviderState, exchange: Exchange, process: str, now: int
 ) -> tuple[ProviderState, ExchangeResult]:
-    """Return the state after an access, and the tokens and connections that the process gets."""
+    """Apply a process's exchange to the shared state; return the new state, and what the process is granted."""
     limits, pause, grant, connections, probe_at = exchange.limits, state.pause, None, 0, None
     for refusal in exchange.refusals:
         state = reduce_rate(state, limits.per_minute, refusal.attempted_at, refusal.reply, now)
         state = reduce_connections(state, limits.connections, refusal, process, now)
         refused_at = refusal.refused_at or now
         pause = begin_pause(pause, refusal.attempted_at, refused_at, closes_connection=refusal.closes_connection)
-    if exchange.replied_at:
-        pause = end_pause(pause, exchange.replied_at)
+    if exchange.pause_ended_by:
+        pause = end_pause(pause, exchange.pause_ended_by)
     if claim := exchange.probe:
         pause, probe_at = claim_probe(pause, process, now, is_critical=claim.is_critical)
     if exchange.tokens:
@@ -223,15 +223,15 @@ def daily_limit(warmup: Warmup | None, per_minute: int, now: int) -> int | None:
     """
     if warmup is None:
         return None
-    number = utc_day(now) - utc_day(warmup_starts_at(warmup))  # 0 on the first day
-    if number >= warmup.days:
+    warmup_day = utc_day(now) - utc_day(warmup_starts_at(warmup))  # 0 on the first day
+    if warmup_day >= warmup.days:
         return None
-    if number < 0:
+    if warmup_day < 0:
         return 0
     full = 24 * 60 * per_minute or FULL_DAILY_LIMIT
     if warmup.days == 1 or full <= warmup.start:
         return min(warmup.start, full)
-    growth: float = (full / warmup.start) ** (number / (warmup.days - 1))
+    growth: float = (full / warmup.start) ** (warmup_day / (warmup.days - 1))
     return round(warmup.start * growth)
 
 
@@ -311,7 +311,7 @@ def grant_tokens(
         if spread:
             free_at = max(free_at, _next_free_at(state.used, *spread, now))
     state, attempt_times = _next_attempt_times(
-        state, limits, denied, max(state.backlog_until, free_at), request.reserves_times
+        state, limits, denied, max(state.backlog_until, free_at), request.reserves_attempt_times
     )
     return state, replace(grant, attempt_times=attempt_times)
 
@@ -332,19 +332,19 @@ def _count_grant(state: ProviderState, grant: TokenGrant, *, is_limited: bool) -
 
 
 def _next_attempt_times(
-    state: ProviderState, limits: Limits, count: int, start: int, reserves_times: bool
+    state: ProviderState, limits: Limits, count: int, start: int, reserves_attempt_times: bool
 ) -> tuple[ProviderState, tuple[int, ...]]:
     """Return the next attempt times, from `start` on, of messages that got no token.
 
-    The times are spaced by the rate at that time if nothing is refused until then. `reserves_times`: later messages get
-    later times.
+    The times are spaced by the rate at that time if nothing is refused until then. `reserves_attempt_times`:
+    later messages get later times.
     """
     attempt_times, at = list[int](), float(start)
     for _ in range(count):
         attempt_times.append(int(at))
         rate = current_rate(state, limits.per_minute, int(at)) or FULL_DAILY_LIMIT / (DAY_MS / MINUTE_MS)
         at += MINUTE_MS / rate / BACKLOG_SPEEDUP
-    if reserves_times:
+    if reserves_attempt_times:
         state = replace(state, backlog_until=int(at))
     return state, tuple(attempt_times)
 

@@ -80,7 +80,7 @@ def with_extra_fields(edited: EditResult, extra_fields: Mapping[str, Any]) -> Ed
 class SkippedRow(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     reason: str
-    notes: Sequence[str] = ()  # all reasons, by part and line
+    notes: Sequence[str] = ()  # every reason why a template is skipped, with its part and line; `reason` is the first
 
 
 Exported = ExportedAddress | ExportedDomain | ExportedTemplate | ExportedLayout | SkippedRow

@@ -1,6 +1,6 @@
 """Signed links to files of a mail, valid for an hour without an API key.
 
-The APIs of other services return such links, because their clients download files without a key.
+Compatibility APIs return such links, because their clients download files without a key.
 """
 
 import base64
@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from heliograph.domain.text import parse_int
 
-RAW = "raw"  # the original mail; any other file is an attachment id
+RAW = "raw"  # value of `file` for the original mail; any other value is an attachment id
 VALID_S = 3600
 
 

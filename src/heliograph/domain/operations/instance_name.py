@@ -1,4 +1,7 @@
-"""Public name of an instance: a hash, because the instance id itself would allow taking over claims."""
+"""Public name of an instance: a hash of its id.
+
+The id itself is secret: a process that uses it could take over the claimed work of the instance.
+"""
 
 import hashlib
 

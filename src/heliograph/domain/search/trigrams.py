@@ -22,7 +22,7 @@ _IDEOGRAPHS_START = 0x2E80
 
 
 def normalize(text: str) -> str:
-    """Return a text in a form that is compared regardless of case and of how accents are encoded."""
+    """Return the text without differences of case and of how Unicode encodes it, for comparisons."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).casefold()
     return text.lower().replace("\0", "")

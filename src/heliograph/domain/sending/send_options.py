@@ -91,9 +91,9 @@ class ExtraFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     layout_version: int | None = None
     locale: str | None = None  # locale of the rendered content
     category: str | None = None
-    # Fields shown only by APIs compatible with other services:
+    # Fields shown only by compatibility APIs:
     sender_id: str | None = None  # sender of a phone message, or of an email including the display name
-    origin: dict[str, str] = {}  # account ids as sent to another service's API: its field name → id
+    origin: dict[str, str] = {}  # account ids in the request to a compatibility API: its field name → id
     named: list[str] = []  # To and Cc addresses given with a display name, as RFC 5322 name-addrs
 
 

@@ -83,7 +83,7 @@ class FileProblem(msgspec.Struct, frozen=True, kw_only=True):
     template_id: str  # for a layout, the lay_ id
     level: str
     code: str
-    part: str
+    part: str  # part of the template or layout, such as subject
     locale: str | None
     line: int | None
     text: str

@@ -63,7 +63,7 @@ class DmarcReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TlsPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """The TLS sessions of mail to one domain."""
+    """A policy in a TLS report (RFC 8460): a domain, with the numbers of successful and failed TLS sessions to it."""
 
     domain: str
     successful: int

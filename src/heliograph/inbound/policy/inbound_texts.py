@@ -53,10 +53,10 @@ def build_auto_reply(
     now: int,
     age_ms: int,
 ) -> tuple[Acceptance, Decision]:
-    """Build the free automatic reply to a text; its sender is the number that received the text.
+    """Build the automatic reply to a text, without charge. Its sender is the number that received the text.
 
-    `now`: the team's time; `age_ms`: time since the text was sent. On WhatsApp, the reply expires when free replies are
-    no longer allowed.
+    `now`: the team's time; `age_ms`: time since the text was sent. On WhatsApp, the reply expires when the customer
+    service window ends (WHATSAPP_WINDOW_MS after the text).
     """
     status = "queued" if platform.paused else "sending"
     record = {

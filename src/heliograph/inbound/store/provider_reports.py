@@ -1,4 +1,4 @@
-"""Finds the recipients of mail providers' events: by ids that the provider repeats, otherwise by address."""
+"""Stores mail providers' delivery events. The recipient is found by the ids in the event, otherwise by the address."""
 
 from collections.abc import Sequence
 from typing import Any, Literal

@@ -25,7 +25,7 @@ SELECT id, team, at, key, route, status, code, message, more, took_ms, replayed,
 FROM request_log
 WHERE team = :team AND id = :id;
 
--- name: vendor_calls_of_key
+-- name: compat_calls_of_key
 -- Return a key's calls through the APIs of other services, by route, client and code, with the newest call of each.
 -- `refused`: 1 for refused calls, 0 for accepted ones.
 SELECT n.route, n.client, n.refused, n.code, n.message, n.status, n.id, n.at, g.calls

@@ -63,10 +63,10 @@ async def _blocks_to_build(tx: Tx, now: int) -> list[int]:
     if first_key is None:
         return []
     lowest, highest = first_key >> BLOCK_BITS, (last_key >> BLOCK_BITS) - 1  # the last block still grows
-    built = {row[0] for row in await tx.run("indexed_blocks", low=lowest, high=highest)}
+    built_blocks = {row[0] for row in await tx.run("indexed_blocks", low=lowest, high=highest)}
     missing_blocks = list[int]()
-    async for block in existing_blocks(tx, built, lowest, highest, oldest_first=False):
-        if block not in built:
+    async for block in existing_blocks(tx, built_blocks, lowest, highest, oldest_first=False):
+        if block not in built_blocks:
             missing_blocks.append(block)
         if len(missing_blocks) == MISSING_BLOCKS_MAX:
             break
@@ -74,7 +74,7 @@ async def _blocks_to_build(tx: Tx, now: int) -> list[int]:
 
 
 async def existing_blocks(
-    tx: Tx, built: Set[int], lowest: int, highest: int, *, oldest_first: bool
+    tx: Tx, built_blocks: Set[int], lowest: int, highest: int, *, oldest_first: bool
 ) -> AsyncIterator[int]:
     """Yield the blocks from `lowest` to `highest`, both included, that are indexed or contain messages.
 
@@ -83,7 +83,7 @@ async def existing_blocks(
     step = 1 if oldest_first else -1
     block = lowest if oldest_first else highest
     while lowest <= block <= highest:
-        if block not in built:
+        if block not in built_blocks:
             block_range = (block, highest + 1) if oldest_first else (lowest, block + 1)
             key_range = {"low": block_range[0] << BLOCK_BITS, "high": block_range[1] << BLOCK_BITS}
             ((first_key, last_key),) = await tx.run("key_ends_between", **key_range)

@@ -164,7 +164,7 @@ class _SizeSum:
         self._formatted = {(use.list, use.name) for use in formatted_uses(template)}
         self._fallback = read_variables(template.fallback).texts
         self._terms: dict[Conditions, Size] = {}
-        # Sizes of a list item, by (outer, item) states
+        # List → sizes of one item, by (conditions on customer variables, conditions on fields of the item)
         self._items: dict[str, dict[tuple[Conditions, Conditions], Size]] = {}
         self._part = ""
 
@@ -219,7 +219,7 @@ class _SizeSum:
                         self._add(outer | outer_conditions, list_, inner | item_conditions, size)
 
     def _sizes(self, piece: Piece, list_: str | None) -> Iterator[tuple[Conditions, Conditions, Size]]:
-        """Yield (outer states, item states, size) of a piece: a literal, a slot or a URL attribute."""
+        """Yield (conditions on customer variables, conditions on item fields, size) of a piece."""
         match piece:
             case str():
                 yield UNCONDITIONAL, UNCONDITIONAL, self._literal_size(piece)
@@ -342,7 +342,10 @@ class _Term(msgspec.Struct, frozen=True):
 
 
 class _ListTerm:
-    """Size term of a list with the maximum number of items, each of the maximum size that the outer states permit."""
+    """The maximum size of a rendered list: its maximum number of items, each of the maximum size.
+
+    Which pieces of an item count depends on the states of customer variables (`outer`).
+    """
 
     def __init__(self, sizes: Mapping[tuple[Conditions, Conditions], Size], count: int, states_of: StatesOf) -> None:
         self.conditions: Conditions = frozenset(condition for outer, _ in sizes for condition in outer)
@@ -355,7 +358,7 @@ class _ListTerm:
         return self._max_size(frozenset(outer for outer, _ in self._sizes if _conditions_hold(outer, states)))
 
     def split(self) -> "list[_Term]":
-        """Return one term per outer state, each with its own maximum; their sum is never an underestimate."""
+        """Return one term per outer condition, each with its own maximum; their sum is never an underestimate."""
         return [_Term(outer, self._max_size(frozenset({outer}))) for outer in {outer for outer, _ in self._sizes}]
 
     def _max_size(self, outer: frozenset[Conditions]) -> Size:
@@ -410,10 +413,10 @@ def _group_terms(terms: "Sequence[_Term | _ListTerm]", states_of: StatesOf) -> "
             yield [part for part in split_terms if not part.conditions]
             yield from _group_terms([part for part in split_terms if part.conditions], states_of)
         else:
-            terms_by_variables: dict[frozenset[str], list[_Term | _ListTerm]] = {}
+            terms_by_variable_set: dict[frozenset[str], list[_Term | _ListTerm]] = {}
             for term in group:
-                terms_by_variables.setdefault(frozenset(name for name, _ in term.conditions), []).append(term)
-            yield from terms_by_variables.values()
+                terms_by_variable_set.setdefault(frozenset(name for name, _ in term.conditions), []).append(term)
+            yield from terms_by_variable_set.values()
 
 
 def _connected_terms(terms: "Sequence[_Term | _ListTerm]") -> "Iterable[list[_Term | _ListTerm]]":

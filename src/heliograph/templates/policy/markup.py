@@ -79,9 +79,9 @@ def _parse_tag(source: str, start: int) -> Tag:
         at = attribute.end()
     content_end = end.end()
     if name in _UNPARSED_TAGS and source[start + 1] != "/":
-        close = re.compile(rf"</{name}(?=[\t\n\f\r />])|\Z", re.IGNORECASE).search(source, content_end)
-        assert close
-        content_end = close.start()
+        closing_tag = re.compile(rf"</{name}(?=[\t\n\f\r />])|\Z", re.IGNORECASE).search(source, content_end)
+        assert closing_tag
+        content_end = closing_tag.start()
     return Tag(name, start, tag_start.end(), end.end(), attributes, content_end)
 
 

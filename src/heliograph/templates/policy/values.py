@@ -143,7 +143,7 @@ def required_names(template: Template) -> list[str]:
 
 
 def keep_declared(template: Template | None, variables: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return only the declared variables, because clients of other services' APIs may send undeclared ones."""
+    """Return only the declared variables, because clients of compatibility APIs may send others."""
     if template is None or not variables:
         return variables
     names = set(required_names(template))

@@ -21,7 +21,7 @@ def bin_url(base_url: str, team: str, token: str) -> str:
 
 
 def is_bin(base_url: str, url: str) -> bool:
-    """Return whether `url` is exactly a bin URL (without a query) of the service at `base_url`."""
+    """Return whether `url` is the URL of a webhook bin of the service at `base_url`, without a query."""
     prefix = base_url + PATH.partition("{")[0]
     return url.startswith(prefix) and _TEAM_AND_TOKEN.fullmatch(url.removeprefix(prefix)) is not None
 

@@ -17,8 +17,8 @@ from heliograph.domain.setup.records import Team
 from heliograph.webhooks.policy.signature import SignatureInput
 
 CONTENT_TYPE = "application/x-www-form-urlencoded"
-ACCOUNT = "AccountSid"  # key in the origin of a message sent by the Twilio API: the account
-SERVICE = "MessagingServiceSid"  # key in the origin: the messaging service named in the request
+ACCOUNT = "AccountSid"  # key in a message's `origin`: the account id in the request to our Twilio compatibility API
+SERVICE = "MessagingServiceSid"  # key in a message's `origin`: the messaging service named in the request
 WHATSAPP = "whatsapp:"  # prefix of a phone number
 API_VERSION = "2010-04-01"
 TYPES = tuple(name for name in OURS if name.startswith(("sms.", "whatsapp.")))

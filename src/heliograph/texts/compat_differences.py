@@ -1,4 +1,4 @@
-"""Differences in behaviour of supported calls to other services' APIs, by route (all details: docs/compat.md)."""
+"""How our compatibility APIs differ from the APIs that they implement, by route (all details: docs/compat.md)."""
 
 DIFFERENCES = {
     "POST /compat/resend/domains": "`region` is ignored, and the DNS records are ours.",
