@@ -592,7 +592,7 @@ def make_url_check(settings: Settings, own_url: str = "") -> FindRefusal:
 def webhook_secrets(cipher: Cipher, hook: records.Webhook, now: int) -> WebhookSecrets:
     """Return the signing secrets of a webhook, including the previous secret during a rotation.
 
-    Raises ValueError with the reason if they cannot be decrypted.
+    Raises ValueError with the reason if the secrets cannot be decrypted.
     """
     try:
         secrets = [cipher.decrypt(hook.secret, f"webhook/{hook.id}").decode()]

@@ -380,7 +380,7 @@ def _check_cells(settings: Settings) -> None:
 
 
 def settings_of_cell(settings: Settings, cell: str) -> Settings:
-    """Return the settings of one of the cells: with the schema, folder, ports and public URL of that cell.
+    """Return one cell's settings: with the schema, folder, ports and public URL of that cell.
 
     Each port is increased by the position of the cell in `cells`.
     """

@@ -2759,7 +2759,7 @@ export interface TeamChange {
   keep_messages_days?: number | null;
   /** Id (`tpl_…`) of a template with one variable, which receives free text. */
   passthrough?: string | null;
-  /** Sandbox only: sends by APIs of other services are only captured in the test inbox. */
+  /** Sandbox only: messages sent by compatibility APIs or SMTP are only captured in the test inbox. */
   catch?: boolean | null;
   /** Sandbox only: the team controls its own clock. */
   test_clock?: boolean | null;
@@ -2808,7 +2808,7 @@ export interface TeamDetails {
   keep_messages_days: number | null;
   /** Id (`tpl_…`) of a template with one variable, which receives free text. */
   passthrough: string | null;
-  /** Sandbox only: sends by APIs of other services are only captured in the test inbox. */
+  /** Sandbox only: messages sent by compatibility APIs or SMTP are only captured in the test inbox. */
   catch: boolean | null;
   /** Sandbox only: the team controls its own clock. */
   test_clock: boolean | null;
@@ -2876,7 +2876,7 @@ export interface TeamRequest {
   keep_messages_days?: number | null;
   /** Id (`tpl_…`) of a template with one variable, which receives free text. */
   passthrough?: string | null;
-  /** Sandbox only: sends by APIs of other services are only captured in the test inbox. */
+  /** Sandbox only: messages sent by compatibility APIs or SMTP are only captured in the test inbox. */
   catch?: boolean | null;
   /** Sandbox only: the team controls its own clock. */
   test_clock?: boolean | null;

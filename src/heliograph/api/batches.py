@@ -19,7 +19,7 @@ from heliograph.web.route import json_response, send_response
 
 
 class BatchEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result of one message of a batch."""
+    """The result for one message in a batch."""
 
     id: Annotated[str | None, describe("Public id of the message; absent if it was refused.", maybe=True)] = None
     error: Annotated[

@@ -116,7 +116,8 @@ class TeamFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         str | None, describe("Id (`tpl_…`) of a template with one variable, which receives free text.")
     ] = None
     catch: Annotated[
-        bool | None, describe("Sandbox only: sends by APIs of other services are only captured in the test inbox.")
+        bool | None,
+        describe("Sandbox only: messages sent by compatibility APIs or SMTP are only captured in the test inbox."),
     ] = None
     test_clock: Annotated[bool | None, describe("Sandbox only: the team controls its own clock.")] = None
     attachment_types: Annotated[

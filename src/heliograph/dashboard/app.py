@@ -374,7 +374,7 @@ class Dashboard:
 
 
 def _is_portal_url(request: Request) -> bool:
-    """Return whether the URL is of a portal or of a link to one: such requests ignore the dashboard's session."""
+    """Return whether the URL belongs to a portal or opens one: such requests ignore the dashboard's session."""
     return request.raw_path.startswith(f"{PORTAL}/".encode())
 
 

@@ -1,4 +1,7 @@
-"""Sends system mails, such as sign-in links, while the request waits. They contain secrets and are never stored."""
+"""Sends system mails, such as sign-in links, while the request waits.
+
+The mails contain secrets and are never stored.
+"""
 
 import asyncio
 

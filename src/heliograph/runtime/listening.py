@@ -1,7 +1,7 @@
 """Listening sockets that survive a burst of connections and a lack of file descriptors.
 
-They accept a limited number of connections per event loop iteration. Without free descriptors, they pause for a second
-and log the problem once a minute.
+A listener accepts a limited number of connections per event loop iteration. Without free descriptors, it pauses for a
+second and logs the problem once a minute.
 """
 
 import asyncio

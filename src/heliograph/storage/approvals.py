@@ -91,7 +91,7 @@ class Approvals:
         return [PendingMessage(Approval(*columns), record) for *columns, record in rows]
 
     async def count_pending(self, team: int) -> int:
-        """Return the number of pending approvals of a team, at most PAGE_COUNT_MAX."""
+        """Return the number of a team's pending approvals, at most PAGE_COUNT_MAX."""
         params = {"queue": HELD_QUEUE, "team": team, "limit": PAGE_COUNT_MAX}
         ((count,),) = await self._database.read(lambda tx: tx.run("count_pending", **params))
         return int(count)

@@ -180,7 +180,7 @@ class Audit:
         return rows[0][0] if rows else None
 
     async def list_actions(self, team: str | None) -> frozenset[str]:
-        """Return the actions of the newest entries of a team or, with None, of the whole instance."""
+        """Return the actions of a team's newest entries; `team` None: of the whole instance's."""
         name, scope = ("audit_filter_actions", {"team": team}) if team else ("whole_audit_filter_actions", {})
         rows = await self._database.read_standby(lambda tx: tx.run(name, **scope, most=FILTERED_MAX))
         return frozenset(action for (action,) in rows)

@@ -24,7 +24,7 @@ class ComplaintRates:
         self._clock = clock
 
     async def read(self, days: int) -> list[ComplaintRate]:
-        """Return the totals of today and of the previous `days` days."""
+        """Return the totals for today and the previous `days` days."""
         now = self._clock.now()
         since = now - now % DAY_MS - days * DAY_MS
         rows = await self._database.read(lambda tx: tx.run("complaint_rates", since=since))

@@ -107,7 +107,7 @@ async def scan_table(
 async def scan_messages(
     database: Database, target: ErasureTarget, on_progress: ProgressCallback
 ) -> AsyncIterator[list[tuple[str]]]:
-    """Yield batches of ids of messages that may contain the address."""
+    """Yield the ids of messages that may contain the address, in batches."""
     needles = [*target.variants.search_terms(), (body_files.MARK,)]  # a body in a file may contain it, too
     params: dict[str, Any] = {"team": target.ref, "address": target.address, "needles": needles}
     after, scanned = "", 0
@@ -160,7 +160,7 @@ class Erasures:
     async def _erase_all_messages(
         self, target: ErasureTarget, now: int, on_progress: ProgressCallback
     ) -> tuple[int, int]:
-        """Erase the address from messages; return the number of erased messages and of unsent, unchanged messages."""
+        """Erase the address from messages; return the numbers of erased messages and of unsent, unchanged messages."""
         erased, skipped = 0, 0
         async for ids in scan_messages(self._database, target, on_progress):
             contents_with_address = await self._find_contents_with_address(target, ids)

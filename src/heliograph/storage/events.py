@@ -124,7 +124,7 @@ class Events:
         return await self._database.read(read_feed_end)
 
     async def newest(self, team: int, types: Sequence[str], before: str, limit: int) -> EventPage:
-        """Return a page of the newest events of these types before the event `before`.
+        """Return a page with the newest events of these types before the event `before`.
 
         One call scans at most SCAN_MAX events, so a page can be short or empty and still have a next page.
         """

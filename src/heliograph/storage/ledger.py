@@ -108,7 +108,7 @@ class Ledger:
         return await self._database.read_standby(lambda tx: _spend(tx, team, since))
 
     async def adjust_credit(self, team: int, amount: int, note: str | None, entry: AuditEntry) -> Account:
-        """Add `amount` to the credit; a negative amount is deducted. Raises ValueError if it exceeds the credit."""
+        """Add `amount` to the credit, or deduct a negative amount; raise ValueError if the credit is too low."""
         return await write_serialized(
             self._database, lambda tx: _adjust_credit(tx, team, amount, note, entry), entry.team
         )

@@ -138,7 +138,7 @@ class Messages:
         return await self._database.read_standby(lambda tx: message_search.count_messages(tx, team, search, limit))
 
     async def states(self, team: int, search: Search, limit: int = COUNT_MAX) -> dict[str, int]:
-        """Return state → number of messages of a tag or template, up to `limit` per channel."""
+        """Return state → number of messages with a tag or template, up to `limit` per channel."""
         search = message_search.with_team_clock(self._clock, team, search)
         return await self._database.read_standby(lambda tx: message_search.count_by_state(tx, team, search, limit))
 

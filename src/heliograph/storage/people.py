@@ -347,7 +347,7 @@ class People:
         return await self._database.read(lambda tx: _find_link(tx, "find_link", token, now))
 
     async def use_link(self, token: str, purpose: str) -> Link | None:
-        """Consume a link and return it. None if it is not valid or for another purpose."""
+        """Consume a link and return it; None if the link is invalid or for another purpose."""
         now = self._clock.now()
         link = await self._database.write(lambda tx: _find_link(tx, "use_link", token, now))
         return link if link and link.purpose == purpose else None

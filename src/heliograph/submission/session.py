@@ -46,7 +46,7 @@ class AuthCancelled(Exception):
 
 
 class SubmissionSession(SmtpServerSession[Address]):
-    """SMTP session of one client of the submission server."""
+    """SMTP session of one client with the submission server."""
 
     def __init__(
         self, settings: SmtpServerSettings, intake: MailIntake, budget: ByteBudget, connection: SmtpServerConnection

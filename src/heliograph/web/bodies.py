@@ -112,7 +112,7 @@ _decoder = json.JSONDecoder(
 
 
 def _count_keys(values: Iterable[Any], depth: int = 0) -> int:
-    """Return the number of keys of all nested objects. Raises RecursionError if nested deeper than JSON_DEPTH_MAX."""
+    """Return the number of keys in all nested objects. Raises RecursionError if nested deeper than JSON_DEPTH_MAX."""
     if depth > JSON_DEPTH_MAX:
         raise RecursionError
     count = 0

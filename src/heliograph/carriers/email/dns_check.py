@@ -291,7 +291,7 @@ class AuthoritativeServers:
         return self._host_lookups[name]
 
     async def _find_servers_by_host(self, name: dns.name.Name) -> dict[dns.name.Name, list[str]]:
-        """Return the addresses of each name server of the closest enclosing zone."""
+        """Return host name → addresses of the name servers of the closest enclosing zone."""
         hosts = (await self._name_servers(name))[:ALL_NAME_SERVERS_MAX]
         if not hosts and name == dns.name.root:
             raise NoUsableResponse("the system's resolver knows no zone for it.")

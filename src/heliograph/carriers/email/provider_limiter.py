@@ -411,7 +411,7 @@ class ProviderLimiter:
         permit.attempted_at = self._now()
 
     async def _start_sending(self, permit: SendPermit) -> None:
-        """Count the message as under way after a refusal. Raises Held if it must wait for the end of the pause."""
+        """Count the message as under way after a refusal; raise Held if the message must wait for the pause's end."""
         pause = permit.quota.pause
         if paused_until := pause.ends_at(self._now(), permit, is_critical=permit.is_critical):
             raise self._held(permit.provider, NextAttempt(paused_until, "provider_rate"))

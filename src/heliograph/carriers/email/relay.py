@@ -121,7 +121,7 @@ def _make_mail_provider(options: RelayOptions, http: CarrierHttp) -> MailProvide
 
 
 def _parse_reports(provider: MailProvider, payload: Any) -> list[ProviderReport]:
-    """Return the reports in a callback. Raises CallbackTooLarge if it has more than CALLBACK_EVENTS_MAX events."""
+    """Return the reports in a callback. Raises CallbackTooLarge above CALLBACK_EVENTS_MAX events."""
     events = list(islice(provider.parse_events(payload), CALLBACK_EVENTS_MAX + 1))
     if len(events) > CALLBACK_EVENTS_MAX:
         raise CallbackTooLarge

@@ -263,7 +263,7 @@ def citus_findings(cell: Cell) -> list[Finding]:
 
 
 def check_postgres(settings: Settings, server: dict[str, Any]) -> list[Finding]:
-    """Check PostgreSQL's version and settings. Those that could lose accepted messages count as failures."""
+    """Check PostgreSQL's version and settings. Settings that could lose accepted messages count as failures."""
     encoding = server["encoding"]
     faults = [
         (server["version"] < POSTGRES_MIN, fail("PostgreSQL is older than version 13", "upgrade it")),

@@ -125,7 +125,7 @@ async def show(request: PageRequest) -> PageResponse:
 
 
 async def _decided_page(request: PageRequest) -> Page:
-    """List decisions, newest first. The latest one about a subject can be undone if it is reversible."""
+    """List decisions, newest first. The latest decision about a subject can be undone if the decision is reversible."""
     before = parse_int(request.query.get("before", ""), 18)
     audit_page = await request.store.audit.list_page(
         None, AuditFilter(decisions=True), NEWEST if before is None else before, PAGE_SIZE

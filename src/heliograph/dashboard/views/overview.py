@@ -181,7 +181,10 @@ def _first_steps(request: PageRequest) -> list[Step]:
 
 
 def _period_start(time_buckets: Sequence[Bucket]) -> int:
-    """Return the start of the preceding period of equal length; for a year, its own: older counts are deleted."""
+    """Return the start of the preceding period of equal length.
+
+    For a year, return the start of that year itself, because older counts are deleted.
+    """
     start, end = time_buckets[0].start, time_buckets[-1].end
     return start if end - start > 60 * DAY_MS else start - (end - start)
 
@@ -366,5 +369,5 @@ def _rate_charts(
 
 
 def _bucket_url(base: str, state: str, channel: str, bucket: Bucket) -> str:
-    """Return the URL of the messages of a bar. `state`, `channel`: empty for all."""
+    """Return the URL of a bar's messages. `state`, `channel`: empty for all."""
     return _messages_url(base, bucket.start, bucket.end, channel=channel, status=state)

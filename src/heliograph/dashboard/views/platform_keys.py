@@ -1,4 +1,7 @@
-"""Platform keys, for operators: creation, list with last use, revocation. They manage teams, and belong to none."""
+"""Platform keys, for operators: creation, list with last use, revocation.
+
+A platform key manages teams, but belongs to none.
+"""
 
 from typing import Any
 

@@ -126,7 +126,7 @@ def accept_invitations(
 ) -> RoleChange | None:
     """Return the change that accepts the pending invitations to these teams, with an audit entry for each.
 
-    None if the person has no invitation to any of them.
+    None if the person has no invitation to these teams.
     """
     accepted = {team: current.invited[team] for team in teams if team in current.invited}
     if not accepted:

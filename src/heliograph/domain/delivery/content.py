@@ -39,8 +39,8 @@ _SHARED_FIELDS = ("from_name", "from_address", "html", "text")
 def split_email_content(content: EmailContent) -> tuple[bytes, bytes]:
     """Split the content into the JSON of this mail alone, and the members that other mails may share.
 
-    The shared members are JSON without braces. They include the sender, so that an older version of Heliograph cannot
-    mistake the first part for a complete mail.
+    The shared members are JSON without braces. The members include the sender, so that an older version of Heliograph
+    cannot mistake the first part for a complete mail.
     """
     fields: dict[str, Any] = msgspec.to_builtins(content)
     shared = {name: fields.pop(name) for name in _SHARED_FIELDS if name in fields}

@@ -87,7 +87,7 @@ def refund_spend(account: Account, key_id: str, counted_at: int, amount: int) ->
 
 
 def limit_states(account: Account, key: Key, now: int) -> dict[LimitName, LimitState]:
-    """Return the state of each limit of a restricted key."""
+    """Return the state of each of a restricted key's limits."""
     if key.restrictions is None:
         return {}
     uses = _in_order(_decode(account).get(key.counts_as or key.id, {}))

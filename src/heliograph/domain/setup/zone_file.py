@@ -23,7 +23,7 @@ _SHORT_LABEL = re.compile(r"[a-z]{2,3}")  # second-level labels such as those of
 
 
 def next_check(since: int, now: int) -> int | None:
-    """Return the time of the next check of DNS records that were changed at `since`.
+    """Return when to check DNS records next that were changed at `since`.
 
     None if the frequent checks are over and only the regular check of all domains follows.
     """

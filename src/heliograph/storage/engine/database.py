@@ -95,7 +95,7 @@ class Database(Protocol):
         """
 
     async def probe(self) -> None:
-        """Commit a row, to check that the database can be written to. Raises StoreUnavailable if it cannot."""
+        """Commit a row; raise StoreUnavailable if the database cannot be written to."""
 
     async def listen(self) -> None:
         """Receive the wakeups of other processes, until cancelled."""

@@ -1,8 +1,8 @@
 """PostgreSQL with a streaming standby for lists, search, statistics and exports.
 
 Such a read begins by asking the primary for its position in the WAL, and uses the standby only once it has replayed the
-WAL up to there. It therefore sees everything that was committed when it began, by any process. If the standby is behind
-or unavailable, only the primary is used for RETRY_S seconds (ADR 0044).
+WAL up to there. So the read sees everything that was committed when it began, by any process. If the standby is
+behind or unavailable, only the primary is used for RETRY_S seconds (ADR 0044).
 """
 
 import asyncio

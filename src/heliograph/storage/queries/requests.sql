@@ -26,7 +26,7 @@ FROM request_log
 WHERE team = :team AND id = :id;
 
 -- name: compat_calls_of_key
--- Return a key's calls through the APIs of other services, by route, client and code, with the newest call of each.
+-- Return a key's calls to compatibility APIs by route, client and code: their number, and the newest call.
 -- `refused`: 1 for refused calls, 0 for accepted ones.
 SELECT n.route, n.client, n.refused, n.code, n.message, n.status, n.id, n.at, g.calls
 FROM (SELECT max(id) AS newest, count(*) AS calls FROM request_log

@@ -123,7 +123,7 @@ def sources_by_part(template: Template | Layout | LocaleParts) -> dict[str, str]
 
 
 def total_length(template: Template | Layout) -> int:
-    """Return the number of characters of all parts in all languages."""
+    """Return the number of characters in all parts and languages."""
     translations = template.locales.values() if isinstance(template, Template) else ()
     return sum(len(source) for version in (template, *translations) for source in sources_by_part(version).values())
 

@@ -32,7 +32,7 @@ def check_quota(setup: Setup, team: str, rows: Iterable[Row]) -> None:
 
 
 def _length_by_record(setup: Setup, team: str) -> dict[RecordId, int]:
-    """Return the number of characters of each template, layout and draft of the team."""
+    """Return how many characters each of the team's templates, layouts and drafts has."""
     team_setup = setup.teams[team]
     ids = [("template", id_) for id_ in team_setup.templates] + [("layout", id_) for id_ in team_setup.layouts]
     ids += [(DRAFT_KIND_BY_KIND[kind], id_) for kind, id_ in ids]

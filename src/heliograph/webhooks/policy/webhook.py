@@ -128,7 +128,7 @@ def rotate_secret(hook: Webhook, secret: str, now: int, vault: Vault) -> Webhook
 
 
 def secret_size(secret: str) -> int | None:
-    """Return the number of key bytes of a secret; None if it is not `whsec_` followed by strict base64."""
+    """Return how many key bytes a secret has; None if it is not `whsec_` followed by strict base64."""
     text = secret.removeprefix(SECRET_PREFIX)
     try:
         key = pybase64.b64decode(text, validate=True)
