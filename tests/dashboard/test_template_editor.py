@@ -349,7 +349,7 @@ async def test_variable_without_example_is_shown_as_chip(pages: Pages) -> None:
     form = {"channel": "email", "subject": "{{order}}", "text": "{{customer.whim}} {{name}}", "variable.0": "name"}
     form |= {"html": '<a href="https://a.test/{{whim}}" title="{{whim}}">{{whim}}</a> {{name}}', "example.0": "Grace"}
     response = await pages.post(f"{HERE}/preview", form, "developer")
-    assert "Subject 4711" in response.text and '<code class="chip">whim</code> Grace' in response.html
+    assert "Subject 4711" in response.text and '<code class="chip">{{whim}}</code> Grace' in response.html
     assert "&#34;https://a.test/whim&#34; title=&#34;whim&#34;&gt;&lt;span style" in response.html
     assert "whim&lt;/span&gt;&lt;/a&gt; Grace" in response.html
     assert """data-guesses=\'{"name": "Grace Hopper", "order": "4711", "whim": ""}\'""" in response.html

@@ -278,7 +278,7 @@ def test_html_field_highlights_text_and_marks_problems(site: Site, shoot: Shoot)
     expect(page.locator(".drawn > .noted")).to_have_count(2)  # an open tag, and no alt
     expect(page.locator("[data-problems=html]")).to_contain_text("Line 2: an image has no alt text")
     expect(preview_frame(page).get_by_text("Suggestions")).to_be_hidden()  # the error is shown at the field
-    expect(preview_frame(page).frame_locator("iframe").locator("span")).to_have_text("whim")  # a chip
+    expect(preview_frame(page).frame_locator("iframe").locator("span")).to_have_text("{{whim}}")  # a chip
     assert_fits(page, shoot, "template-surface")
     words.fill("")
     words.press("Control+]")

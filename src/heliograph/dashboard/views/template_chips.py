@@ -30,6 +30,6 @@ def draw_chips(html: str) -> str:
         while tag and tag.content_end <= match.start():
             tag = next(remaining_tags, None)
         is_text = tag is None or match.start() < tag.start
-        return f'<span style="{_CHIP_STYLE}">{match[1]}</span>' if is_text else match[1]
+        return f'<span style="{_CHIP_STYLE}">{{{{{match[1]}}}}}</span>' if is_text else match[1]
 
     return _MARKED_NAME.sub(draw, html)
