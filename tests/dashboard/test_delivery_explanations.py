@@ -200,7 +200,7 @@ async def test_simulated_sandbox_message_is_marked(sent: SentMessage) -> None:
     page = await sent.page()
     for words in ("Delivered (simulated)", "Nothing was actually sent", "is a test recipient", "Sent in the sandbox"):
         assert words in page.text
-    assert 'class="box info"' in page.html  # not green: no real message was sent
+    assert 'class="box plain"' in page.html  # not green: no real message was sent
 
 
 async def test_multiple_recipients_have_one_row_each(sent: SentMessage) -> None:
