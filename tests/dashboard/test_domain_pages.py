@@ -84,7 +84,7 @@ async def test_last_dns_check_result_is_shown_with_time(store: Store, pages: Pag
         )
     )
     page = await pages.get(here)
-    assert "1 of 6 records are correct" in page.text and "Checked every 15 seconds" in page.text
+    assert "1 of 6 records are correct" in page.text and "Checks every 15 seconds" in page.text
     assert "We check every 15 seconds. You can leave this page." in page.text
     assert "1 min ago" in page.text
     assert [page.text.count(f" {word} ") for word in ("Missing", "Incorrect", "DNS not responding")] == [1, 1, 1]

@@ -42,6 +42,7 @@ def jinja_environment() -> Environment:
         "when": format_relative_time,
         "exact": format_exact_time,
         "by_day": group_by_day,
+        "day": format_date,
         "money": format_currency,
         "amount": format_amount,
         "channel_name": channel_name,
@@ -102,6 +103,11 @@ def format_exact_time(at: int | str | None) -> Markup:
     return Markup('<time class="exact" datetime="{}" title="{}">{}</time>').format(
         timestamp(ms), timestamp(ms), _format_exact(ms, _READER_TIME.get().zone)
     )
+
+
+def format_date(day: str) -> str:
+    """Return an ISO 8601 date as, for example, 19 Nov 2026."""
+    return date.fromisoformat(day).strftime("%-d %b %Y")
 
 
 def group_by_day(items: Iterable[Any], reader_time: ReaderTime | None = None) -> list[tuple[date, str, list[Any]]]:

@@ -127,7 +127,7 @@ async def show(request: PageRequest, to: str = MAGIC_RECIPIENT, error: str = "")
             ),
         ],
         "magic": MAGIC_RECIPIENT,
-        "to": to,
+        "to": request.query.get("to", to),
         "wrong": error,
     }
     return Page("overview.html", values, 400 if error else 200)

@@ -78,4 +78,4 @@ def _carrier_check(carriers: Sequence[CarrierRecord]) -> Requirement:
 
 
 def _channel_names(channels: Sequence[Channel]) -> str:
-    return ", ".join({"email": "email", "sms": "SMS", "whatsapp": "WhatsApp"}[channel] for channel in channels)
+    return ", ".join({"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}[channel] for channel in channels)
