@@ -11,7 +11,7 @@ from heliograph.dashboard.pages import PAGES
 from heliograph.domain.setup.records import Domain, TeamRecord
 from heliograph.storage.store import Store
 from tests.dashboard.conftest import Shoot, Site, sync_api
-from tests.dashboard.inside import OPERATOR, Pages, write_records
+from tests.dashboard.inside import OBSERVER, OPERATOR, Pages, write_records
 from tests.storage.test_idempotency import make_context
 
 expect = sync_api.expect
@@ -132,6 +132,9 @@ async def test_pending_count_is_shown_only_to_operators(pages: Pages, store: Sto
         "approvals-count",
     ]
     assert "approvals-" not in (await pages.get(TEAM)).html
+    watched = await pages.get("/dashboard/operator", OBSERVER)
+    assert "Read-only" in watched.text and "Read-only" not in response.text
+    assert 'class="count"' not in watched.html and "/approvals/live" not in watched.html
 
 
 def test_menu_works_on_phone_without_javascript(site: Site, shoot: Shoot) -> None:
@@ -147,6 +150,29 @@ def test_menu_works_on_phone_without_javascript(site: Site, shoot: Shoot) -> Non
     page.get_by_role("link", name="All teams").click()
     page.locator("header .mine > summary").click()
     expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+
+
+def test_phone_folds_filters_without_javascript(site: Site) -> None:
+    page = site.open(
+        "fold@example.com",
+        "--team",
+        "team_acme",
+        "--role",
+        "owner",
+        path=TEAM,
+        viewport=PHONE,
+        java_script_enabled=False,
+    )
+    for path, label in (("messages", "Status"), ("verifications", "From"), ("requests", "Error"), ("audit", "To")):
+        page.goto(f"{TEAM}/{path}")
+        page.set_viewport_size(PHONE)
+        expect(page.get_by_label(label, exact=True)).to_be_hidden()
+        page.set_viewport_size({"width": 1440, "height": 900})
+        expect(page.get_by_label(label, exact=True)).to_be_visible()
+        page.set_viewport_size(PHONE)
+        page.get_by_text("Filters", exact=True).click()
+        expect(page.get_by_label(label, exact=True)).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_desktop_scripts_handle_forms_and_copying(site: Site, shoot: Shoot) -> None:
