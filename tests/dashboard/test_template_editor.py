@@ -351,7 +351,7 @@ async def test_variable_without_example_is_shown_as_chip(pages: Pages) -> None:
     response = await pages.post(f"{HERE}/preview", form, "developer")
     assert "Subject 4711" in response.text and '<code class="chip">{{whim}}</code> Grace' in response.html
     assert "&#34;https://a.test/whim&#34; title=&#34;whim&#34;&gt;&lt;span style" in response.html
-    assert "whim&lt;/span&gt;&lt;/a&gt; Grace" in response.html
+    assert "{{whim}}&lt;/span&gt;&lt;/a&gt; Grace" in response.html
     assert """data-guesses=\'{"name": "Grace Hopper", "order": "4711", "whim": ""}\'""" in response.html
 
 
