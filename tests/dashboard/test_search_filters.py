@@ -50,6 +50,7 @@ def test_endpoint_filter_is_searched_by_keyboard(requests_page: Any) -> None:
 def test_endpoint_filter_is_chosen_with_the_mouse_and_fits_a_phone(requests_page: Any, shoot: Shoot) -> None:
     page = requests_page
     page.set_viewport_size({"width": 390, "height": 844})
+    page.get_by_text("Filters", exact=True).click()
     page.get_by_role("combobox", name="Endpoint").click()
     assert_fits(page, shoot, "requests-filter")
     page.get_by_role("group", name="Sms").get_by_role("option").click()
