@@ -67,7 +67,7 @@ class Docs:
     def paths(self) -> list[str]:
         """Return the paths of all pages."""
         return [
-            *("/docs", "/docs/errors"),
+            *("/docs", "/docs/search", "/docs/errors"),
             *(f"/docs/api/{id_}" for id_ in self._routes),
             *(f"/docs/guides/{name}" for name in GUIDE_NAMES),
             *(f"/docs/errors/{code}" for code in self._errors),
@@ -78,6 +78,8 @@ class Docs:
         match path.strip("/").split("/"):
             case ["docs"]:
                 return self.home()
+            case ["docs", "search"]:
+                return self.search_page("")
             case ["docs", "errors"]:
                 return self.errors()
             case ["docs", "errors", code]:
@@ -93,7 +95,8 @@ class Docs:
         return self._page("home.html", "Docs", "/docs", example=self._examples(first), groups=self._groups())
 
     def search_page(self, query: str) -> str:
-        return self._page("search.html", f"Search: {query}", "", q=query, results=self.search(query))
+        title = f"Search: {query}" if query else "Search"
+        return self._page("search.html", title, "", q=query, results=self.search(query) if query else [])
 
     def static_search_page(self) -> str:
         """Return the search page for static hosts; the browser searches (`api/static/search.js`)."""
