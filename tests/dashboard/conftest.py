@@ -192,8 +192,8 @@ def shoot() -> Shoot:
     return take
 
 
-# elements beyond the right edge, and text cut off without dots; except what scrolls, is drawn, or is for screen readers
-# or only for those who hear the page is left out.
+# elements beyond the right edge, text cut off without dots, and text that covers the next cell of its row; what
+# scrolls, is drawn, or is only for those who hear the page is left out.
 TOO_WIDE = """() => {
   const { scrollWidth, clientWidth } = document.documentElement;
   const wide = scrollWidth > clientWidth ? [`the page is ${scrollWidth} px wide`] : [];
@@ -203,7 +203,7 @@ TOO_WIDE = """() => {
     if (!text.data.trim() || !own.checkVisibility({ visibilityProperty: true })) continue;
     if (own.closest("svg, option, textarea, .unseen, .skip")) continue;
     range.selectNodeContents(text);
-    const { left, right, width } = range.getBoundingClientRect();
+    const { left, right, width, top, bottom } = range.getBoundingClientRect();
     let edge = clientWidth, free = width < 2;
     for (let one = own; one && !free; one = one.parentElement) {
       const { overflowX, textOverflow, clipPath } = getComputedStyle(one), box = one.getBoundingClientRect();
@@ -212,6 +212,11 @@ TOO_WIDE = """() => {
     }
     if (!free && (right > edge + 1 || left < -1))
       wide.push(`${own.tagName} ${own.className}: ${text.data.trim().slice(0, 60)}`);
+    const cell = own.closest("td"), next = cell?.nextElementSibling?.getBoundingClientRect();
+    const isCovered = next?.width && next.left < right - 1 && next.left > left && next.top < bottom - 1
+      && next.bottom > top + 1;
+    if (!free && isCovered)
+      wide.push(`${own.tagName} ${own.className}: ${text.data.trim().slice(0, 60)} is in the next cell`);
   }
   return wide;
 }"""

@@ -67,7 +67,7 @@ async def test_simulated_channel_is_named_on_health_page(
     waits = await pages.get(f"{HERE}/queues", OPERATOR)
     assert ("go to simulators" in waits.text) is (delivery == "Simulated")
     listed = await pages.get(f"{HERE}/carriers", OPERATOR)
-    assert "WhatsApp: there is no carrier" in listed.text
+    assert "WhatsApp: without a carrier" in listed.text
 
 
 async def test_health_problems_are_shown_in_tiles(pages: Pages, store: Store, clock: Any) -> None:

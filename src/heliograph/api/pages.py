@@ -67,7 +67,7 @@ class Docs:
     def paths(self) -> list[str]:
         """Return the paths of all pages."""
         return [
-            *("/docs", "/docs/search", "/docs/errors"),
+            *("/docs", "/docs/errors"),
             *(f"/docs/api/{id_}" for id_ in self._routes),
             *(f"/docs/guides/{name}" for name in GUIDE_NAMES),
             *(f"/docs/errors/{code}" for code in self._errors),
