@@ -220,7 +220,7 @@ async def test_approval_shows_request_age_and_team_statistics(store: Store, page
     response = await pages.get(LIST, OPERATOR)
     assert re.search(r"Requested by Acme , 3 days ago", response.text), response.text
     assert "of 1 emails 0.0% bounced" in response.text
-    assert "Last 30 days:" in response.text and "There is no SMS price list" in response.text
+    assert "Last 30 days, including test messages:" in response.text and "There is no SMS price list" in response.text
     assert "1 segment with the example values, GSM-7" in response.text
     assert "Oldest requested 3 days ago" in (await pages.get("/dashboard/operator", OPERATOR)).text
 
@@ -239,7 +239,7 @@ async def test_decision_is_listed_and_can_be_undone(pages: Pages, approve: str, 
     assert "Send as Acme Care from acme.test Display name Acme " + state in listed and "Undo" in listed
     back = {"kind": "display_name", "said": form["text"], "approved": approve}
     for place, notice in (
-        (LIST, "Decision undone. The request is pending again."),
+        (LIST, "Decision undone. The request waits again."),
         (f"{LIST}?tab=decided", "This request was changed or decided in the meantime."),
     ):
         done = await pages.post(f"{LIST}/{TEAM}/reopen", back, OPERATOR)

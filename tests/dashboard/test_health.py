@@ -65,7 +65,7 @@ async def test_simulated_channel_is_named_on_health_page(
     assert tile_html(response, "Delivery").startswith(f"Delivery {delivery} ")
     assert tile_html(response, "Carriers reachable") == f"Carriers reachable {reachable}"
     waits = await pages.get(f"{HERE}/queues", OPERATOR)
-    assert ("go to simulators" in waits.text) is (delivery == "Simulated")
+    assert ("Delivering, simulated" in waits.text) is (delivery == "Simulated")
     listed = await pages.get(f"{HERE}/carriers", OPERATOR)
     assert "WhatsApp: without a carrier" in listed.text
 
@@ -136,7 +136,7 @@ def test_team_problems_lists_each_problem(record: Any, seen: Any, credit: int, s
 
 @pytest.mark.parametrize(
     ("address", "said"),
-    [("ada@example.com", "Rated from 200 emails on (1 so far)."), ("bounced@simulator.test", "No emails yet.")],
+    [("ada@example.com", "Not judged below 200 emails (1 so far)."), ("bounced@simulator.test", "No emails yet.")],
 )
 async def test_team_rates_exclude_test_messages(
     pages: Pages, store: Store, clock: Any, address: str, said: str

@@ -34,7 +34,7 @@ def test_api_key_is_created_rotated_and_deleted(site: Site, shoot: Shoot) -> Non
     expect(page.get_by_text(first)).to_have_count(0)
     row = page.get_by_role("row").filter(has_text="reports")
     expect(row).to_contain_text("news.acme.test")
-    expect(row).to_contain_text("never")
+    expect(row).to_contain_text("Never used")
 
     assert site.service.get("/v1/emails", key=first).status == 200
     row.get_by_role("link").click()

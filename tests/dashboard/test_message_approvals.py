@@ -84,11 +84,11 @@ async def test_menu_counts_pending_messages_for_owners_and_operators(
     assert "waiting" not in (await pages.get(f"{HERE}/messages")).text
     ids = [await hold(store, clock, subject) for subject in ("Welcome", "Advert", "News")]
     for who in ("owner", "operator"):
-        assert "Approvals 3 waiting" in (await pages.get(f"{HERE}/messages", who)).text
+        assert "Message approvals 3 waiting" in (await pages.get(f"{HERE}/messages", who)).text
     for path, who in ((f"{HERE}/events", "developer"), ("/dashboard/teams/team_other/messages", "owner")):
         assert "waiting</span>" not in (await pages.get(path, who)).html
     await pages.post(f"{HERE}/approvals/apr_{ids[0]}/release")
-    assert "Approvals 2 waiting" in (await pages.get(f"{HERE}/approvals")).text
+    assert "Message approvals 2 waiting" in (await pages.get(f"{HERE}/approvals")).text
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,10 @@ def test_operator_creates_funds_and_suspends_team(site: Site, shoot: Shoot) -> N
     for amount, credit in (("10", "13.50\u00a0EUR"), ("-1.25", "12.25\u00a0EUR")):
         page.get_by_label("Amount").fill(amount)
         page.get_by_label("Note").fill("invoice 7")
-        page.get_by_role("button", name="Add credit").click()
+        page.get_by_role("button", name="Change credit").click()
         expect(page.locator(".flash")).to_contain_text(f"Available: {credit}")
     page.get_by_label("Amount").fill("-99")
-    page.get_by_role("button", name="Add credit").click()
+    page.get_by_role("button", name="Change credit").click()
     expect(page.get_by_role("alert")).to_contain_text("the credit is only 12.2500")
 
     page.get_by_role("link", name="Plan", exact=True).click()
@@ -147,7 +147,7 @@ def open_paused_queues(site: Site, email: str) -> Any:
 def adjust_credit(page: Any, amount: str) -> None:
     page.goto(f"{OPERATOR}/teams/team_poor?tab=credit")
     page.get_by_label("Amount").fill(amount)
-    page.get_by_role("button", name="Add credit").click()
+    page.get_by_role("button", name="Change credit").click()
     expect(page.locator(".flash")).to_contain_text("Credit changed")
 
 

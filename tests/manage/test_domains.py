@@ -193,7 +193,7 @@ async def test_keys_generated_on_first_use_are_logged_with_the_service_as_actor(
     await domains.ensure_keys(PLATFORM)
     await domains.ensure_keys(PLATFORM)
     assert await list_entries(store) == [
-        ("service", "domain.keys", PLATFORM, "made"),
+        ("service", "domain.keys", PLATFORM, "created"),
         ("service", "domain.add", PLATFORM, ""),
     ]
 

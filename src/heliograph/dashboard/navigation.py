@@ -40,7 +40,7 @@ MENU: dict[str, tuple[NavItem, ...]] = {
     "": (
         NavItem("Overview", "", "home", "home dashboard figures charts"),
         NavItem("Messages", "/messages", "messages", "email sms whatsapp sent log"),
-        NavItem("Approvals", "/approvals", "check", "release reject held agents", "owner"),
+        NavItem("Message approvals", "/approvals", "check", "release reject held agents", "owner"),
         NavItem("Verifications", "/verifications", "verify", "codes otp verify"),
         NavItem("Test inbox", "/inbox", "inbox", "sandbox mails"),
         NavItem("Received", "/received", "received", "incoming mail replies texts answers"),

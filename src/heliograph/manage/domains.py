@@ -362,7 +362,7 @@ class Domains:
             if self._lacks_keys(self._store.setup.current, domain):
                 keys = await self._generate_keys(domain, "pending" if self._keys_of(domain) else "active")
                 change = SetupChange(
-                    rows=_key_rows(keys), audit=self._audit_entry(SERVICE, "domain.keys", domain, "made")
+                    rows=_key_rows(keys), audit=self._audit_entry(SERVICE, "domain.keys", domain, "created")
                 )
                 await self._store.setup.change(
                     lambda setup, _: change if self._lacks_keys(setup, domain) else SetupChange(), domain.team

@@ -117,7 +117,7 @@ async def reopen(request: PageRequest) -> PageResponse:
     is_reopened = await decisions.undo_decision(request.store, request.actor, decision)
     if not is_reopened:
         return Redirect(DECIDED_PATH, CHANGED_MEANWHILE)
-    return Redirect(APPROVALS_PATH, "Decision undone. The request is pending again.")
+    return Redirect(APPROVALS_PATH, "Decision undone. The request waits again.")
 
 
 async def show(request: PageRequest) -> PageResponse:

@@ -81,6 +81,8 @@ def type_text(type_: str) -> str:
     """Return the text of an event type: `email.delivery_delayed` becomes 'Email delivery delayed'."""
     if type_ == "verification.verified":
         return "Code confirmed"
+    if type_ == "email.complained":
+        return "Spam complaint"
     object_name, _, verb = type_.partition(".")
     return f"{channel_name(object_name.replace('_', ' '))} {verb.replace('_', ' ')}"
 

@@ -20,7 +20,7 @@ from heliograph.storage.events import NEWEST
 from heliograph.web.read_budget import run_large
 
 PAGE_SIZE = 50
-TAB_LABELS = {"email": "Email", "texts": "Texts"}
+TAB_LABELS = {"email": "Email", "texts": "SMS and WhatsApp"}
 PHONE_EVENT_TYPES = ("sms.received", "whatsapp.received")
 VIEW_LABELS = {"reply": "Reply", "html": "HTML", "text": "Text", "headers": "Headers"}
 

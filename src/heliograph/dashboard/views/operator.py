@@ -142,7 +142,7 @@ def _unrated_reason(sends: int) -> str:
     """Return why the reputation has no rating yet; empty if it has one."""
     if not sends:
         return "No emails yet."
-    return "" if sends >= MIN_SENDS else f"Rated from {MIN_SENDS} emails on ({sends} so far)."
+    return "" if sends >= MIN_SENDS else f"Not judged below {MIN_SENDS} emails ({sends} so far)."
 
 
 def _convert_numbers(values: dict[str, str]) -> dict[str, Any]:

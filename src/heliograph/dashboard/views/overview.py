@@ -278,7 +278,7 @@ def _rate_tile(tile: Tile, state: str, rate_kind: Literal["bounces", "complaints
         return tile
     verdict = judge_rate(rate_kind, getattr(email, state), email.sent)
     if verdict is None:
-        return replace(tile, change="", is_better=None, rating_text=f"Rated from {MIN_SENDS} emails on")
+        return replace(tile, change="", is_better=None, rating_text=f"Not judged below {MIN_SENDS} emails")
     limit = charts.format_percent(warning_threshold(rate_kind))
     state = {"ok": "good", "warn": "warn", "paused": "error"}[verdict]
     return replace(

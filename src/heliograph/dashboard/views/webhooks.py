@@ -13,7 +13,7 @@ from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, P
 from heliograph.dashboard.views.live import make_subscription, open_stream, stream_url
 from heliograph.domain.events import TYPES_BY_GROUP
 from heliograph.domain.ids import parse_timestamp
-from heliograph.domain.limits import SECOND_MS
+from heliograph.domain.limits import DAY_MS, SECOND_MS
 from heliograph.domain.network.ssrf import is_denied
 from heliograph.domain.refusals import InvalidRequest, WebhookNotFound
 from heliograph.domain.setup.records import Webhook
@@ -23,6 +23,7 @@ from heliograph.webhooks.policy.bin import is_bin
 from heliograph.webhooks.policy.formats.format import JSON
 from heliograph.webhooks.policy.formats.formats import FORMATS
 from heliograph.webhooks.policy.request import HEADERS
+from heliograph.webhooks.policy.retry import FAILING_DAYS
 from heliograph.webhooks.policy.signature import SignatureInput
 from heliograph.webhooks.policy.webhook_url import parse_target, split_login
 from heliograph.webhooks.service import WebhookChange, WebhookRequest, Webhooks
@@ -56,6 +57,11 @@ class WebhookRow(msgspec.Struct, frozen=True, kw_only=True):
         if not self.record.enabled:
             return "disabled"
         return "failing" if self.failing_since is not None else "active"
+
+    @property
+    def disables_at(self) -> int | None:
+        """Return when the webhook is turned off if no delivery succeeds."""
+        return None if self.failing_since is None else self.failing_since + FAILING_DAYS * DAY_MS
 
 
 # -- endpoints ------------------------------------------------------------------------------------------------
@@ -116,7 +122,7 @@ async def change(request: PageRequest) -> PageResponse:
 async def set_enabled(request: PageRequest) -> PageResponse:
     webhook, is_enabled = _find_webhook(request), request.form.get("enabled") == "yes"
     await _webhook_service(request).change(request.actor, webhook.team, webhook.id, WebhookChange(enabled=is_enabled))
-    state_text = "on. Pending events are being sent." if is_enabled else "off. Pending events are kept for 30 days."
+    state_text = "on. Waiting events are being sent." if is_enabled else "off. Waiting events are kept for 30 days."
     return Redirect(_webhook_url(request, webhook), f"Webhook turned {state_text}")
 
 
