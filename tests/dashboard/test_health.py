@@ -145,7 +145,7 @@ async def test_team_rates_exclude_test_messages(
     await deliver(store, clock, "bounced")
     response = await pages.get(f"{HERE}/teams/team_1", OPERATOR)
     assert "<title>Summary · Acme" in response.html and "Bounced, 30 days 100%" in response.text
-    assert said in response.text and "Excludes test recipients and captured mail" in response.text
+    assert said in response.text and "Test recipients and captured mail are not counted" in response.text
 
 
 @pytest.mark.parametrize("outcome", [Accepted(detail={}), Deferred(detail={}), Refused(detail={})])

@@ -71,7 +71,9 @@ async def test_only_operators_manage_platform_keys(pages: Pages, store: Store) -
     assert (await pages.post(KEYS, {"name": "crm"}, "owner")).status == 403
     assert (await pages.post(KEYS, {"name": "crm"}, OBSERVER)).status == 403
     shown = await pages.get(KEYS, OBSERVER)
-    assert shown.status == 200 and "Create platform key" not in shown.text
+    assert shown.status == 200 and "New platform key" not in shown.text
+    assert (await pages.get(f"{KEYS}/new", OBSERVER)).status == 403
+    assert "Create platform key" in (await pages.get(f"{KEYS}/new", OPERATOR)).text
     key = await keys.create(store, COMMAND_LINE, keys.NewKey(team="team_acme", name="server"))
     assert (await pages.post(f"{KEYS}/{key.key.id}/revoke", {}, OPERATOR)).status == 404
 

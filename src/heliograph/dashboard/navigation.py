@@ -101,6 +101,7 @@ FORM_PAGES: tuple[NavItem, ...] = (
 OPERATOR_FORM_PAGES: tuple[NavItem, ...] = (
     NavItem("New team", f"{OPERATOR}/teams/new", "team", "create add tenant", "operator"),
     NavItem("Add person", f"{OPERATOR}/people/new", "person", "new invite operator account", "operator"),
+    NavItem("New platform key", f"{OPERATOR}/keys/new", "key", "create api token", "operator"),
     NavItem("Add carrier", f"{OPERATOR}/carriers/new", "carrier", "new smtp smpp provider", "operator"),
 )
 

@@ -344,6 +344,7 @@ OPERATOR_PAGES = (
     PageRoute("GET", "/platform", platform.show, "operator"),
     PageRoute("POST", "/platform", platform.save, "operator"),
     PageRoute("GET", "/keys", platform_keys.show, "operator"),
+    PageRoute("GET", "/keys/new", platform_keys.show_new, "operator", is_form=True),
     PageRoute("POST", "/keys", platform_keys.create, "operator"),
     PageRoute("POST", "/keys/{key}/revoke", platform_keys.revoke, "operator"),
     PageRoute("GET", "/approvals", approvals.show, "operator"),

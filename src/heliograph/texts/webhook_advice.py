@@ -43,9 +43,7 @@ _ADVICE_BY_STATUS_CLASS = {
     1: Advice("The response was not final.", "Respond with a 2xx status."),
     3: Advice("Your endpoint redirects, and we don't follow redirects.", "Use the final URL instead."),
     4: Advice("Your endpoint refused the request.", "Respond with a 2xx status once you have received the event."),
-    5: Advice(
-        "Your endpoint failed while processing the event.", "Check its log for this time, then retry."
-    ),
+    5: Advice("Your endpoint failed while processing the event.", "Check its log for this time, then retry."),
 }
 _ADVICE_BY_FAILURE: dict[NoResponseReason, Advice] = {
     "too_slow": Advice("Your endpoint took too long to respond.", "Respond immediately and do slow work afterwards."),

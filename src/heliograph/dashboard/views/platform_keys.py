@@ -3,20 +3,22 @@
 A platform key manages teams, but belongs to none.
 """
 
-from typing import Any
-
 from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect, field_errors
 from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.setup.records import Key
 from heliograph.domain.setup.snapshot import PLATFORM_TEAM
 from heliograph.manage import keys
 from heliograph.manage.keys import NewKey, end_of_day
 from heliograph.texts.dashboard_links import operator_page
 
 
-async def show(request: PageRequest, **values: Any) -> Page:
+async def show(request: PageRequest, token: str = "", new_key: Key | None = None) -> Page:
     rows = await keys.list_keys(request.store, PLATFORM_TEAM, request.context.state.last_used)
-    page_values = {"keys": rows, "token": "", "new_key": None, "form": {}, "errors": {}} | values
-    return Page("platform_keys.html", page_values, 400 if page_values["errors"] else 200)
+    return Page("platform_keys.html", {"keys": rows, "token": token, "new_key": new_key})
+
+
+async def show_new(request: PageRequest, errors: dict[str, str] | None = None) -> PageResponse:
+    return Page.form("platform_key_new.html", {"form": request.form if errors else {}}, errors)
 
 
 async def create(request: PageRequest) -> PageResponse:
@@ -31,7 +33,7 @@ async def create(request: PageRequest) -> PageResponse:
     try:
         created = await keys.create(request.store, request.actor, new_key)
     except InvalidRequest as refusal:
-        return await show(request, form=form, errors=field_errors(refusal))
+        return await show_new(request, field_errors(refusal))
     return await show(request, token=created.token, new_key=created.key)
 
 
