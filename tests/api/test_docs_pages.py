@@ -25,7 +25,7 @@ import pytest
 from heliograph.api import examples, guides, openapi
 from heliograph.api.documents import document_routes
 from heliograph.api.examples import request_examples, response_example
-from heliograph.api.pages import Docs
+from heliograph.api.pages import TEXT_RESULTS_MAX, Docs
 from heliograph.api.routes import V1
 from heliograph.domain.refusals import all_refusals
 from heliograph.domain.setup.keys import make_token
@@ -193,6 +193,15 @@ def test_search_lists_endpoints_and_fields_first() -> None:
     kinds = [hit.kind for hit in DOCS.search("email")]  # a field has this name
     assert kinds[0] == "Field" and set(kinds[1:8]) == {"API"}
     assert [hit.kind for hit in DOCS.search("template")][-1] not in ("API", "Field")
+
+
+def test_search_leads_to_section_of_guide_and_marks_words() -> None:
+    by_text = [hit for hit in DOCS.search("bounce") if hit.kind == "Guide" and "bounce" not in hit.about]
+    assert 0 < len(by_text) <= TEXT_RESULTS_MAX
+    assert all("#" in hit.url and "bounce" in hit.excerpt.lower() for hit in by_text)
+    page = DOCS.search_page("<b> &amp")
+    assert "<b>" not in page
+    assert "<mark>bounce</mark>" in DOCS.search_page("bounce")
 
 
 def test_search_without_results_shows_a_message() -> None:

@@ -5,6 +5,7 @@
 
 import json
 import re
+import textwrap
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -12,9 +13,10 @@ from typing import Any
 import msgspec
 from jinja2 import Environment
 from markupsafe import Markup, escape
+from msgspec.structs import replace
 
 from heliograph.api.examples import request_examples, response_example
-from heliograph.api.guides import GUIDE_NAMES, GUIDES, read_guide, soft_wrap
+from heliograph.api.guides import GUIDE_NAMES, GUIDES, anchor, read_guide, soft_wrap
 from heliograph.api.openapi import COMMON_ERRORS, KEY_ERRORS, operation_id, refusals_of, tag
 from heliograph.domain.field_docs import Schema
 from heliograph.web.errors import error_list
@@ -23,10 +25,13 @@ from heliograph.web.route import Route
 from heliograph.web.snippets import DOCS_LANGUAGES
 
 RESULTS_MAX = 50  # maximum results of a search
+TEXT_RESULTS_MAX = 5  # maximum guides that contain the words only in their text
+EXCERPT_CHARS = 160
 # body fields that are listed after the required ones, in this order; all others are listed as optional
 IMPORTANT_FIELDS = ("from", "subject", "html", "text", "body", "template_id", "variables")
 REQUEST_TABLES = ("Body", "Optional", "Query parameters", "Headers")  # titles of the tables about requests
 RANK_BY_KIND = {"API": 0, "Field": 1}  # search results of these kinds come first, in this order
+KIND_TITLES = {"API": "Endpoints", "Field": "Fields", "Guide": "Guides", "Error": "Errors"}
 NULL: Schema = {"type": "null"}
 
 
@@ -50,6 +55,7 @@ class DocsHit(msgspec.Struct, frozen=True):
     title: str
     about: str
     url: str
+    excerpt: str = ""  # of a guide: what it says around the words
 
 
 class Docs:
@@ -96,7 +102,7 @@ class Docs:
 
     def search_page(self, query: str) -> str:
         title = f"Search: {query}" if query else "Search"
-        return self._page("search.html", title, "", q=query, results=self.search(query) if query else [])
+        return self._page("search.html", title, "", q=query, results=_by_kind(self.search(query)) if query else {})
 
     def static_search_page(self) -> str:
         """Return the search page for static hosts; the browser searches (`api/static/search.js`)."""
@@ -179,20 +185,22 @@ class Docs:
         """Return the pages and fields that contain all words, best matches first.
 
         Order: exact title, all words in title or description, others; within each group endpoints, fields, guides and
-        errors.
+        errors. Of the guides with the words only in their text, those that contain them most often are returned.
         """
         terms, exact = query.lower().split(), query.lower().strip()
-
-        def rank(hit: DocsHit) -> tuple[bool, bool, int]:
-            in_title_or_about = _contains_all(terms, hit.title, hit.about)
-            return hit.title.lower() != exact, not in_title_or_about, RANK_BY_KIND.get(hit.kind, 2)
-
-        hits = [
-            hit
-            for hit, extra_text in self.searchable()
-            if _contains_all(terms, hit.title, *([] if hit.kind == "Field" else (hit.about, extra_text)))
-        ]
-        return sorted(hits, key=rank)[:RESULTS_MAX]
+        ranked_hits = list[tuple[tuple[bool, bool, int, int], DocsHit]]()
+        for hit, extra_text in self.searchable():
+            if not _contains_all(terms, hit.title, *([] if hit.kind == "Field" else (hit.about, extra_text))):
+                continue
+            is_in_text_only = not _contains_all(terms, hit.title, hit.about)
+            count = sum(extra_text.lower().count(term) for term in terms) if is_in_text_only else 0
+            rank = (hit.title.lower() != exact, is_in_text_only, RANK_BY_KIND.get(hit.kind, 2), -count)
+            ranked_hits.append(
+                (rank, _with_section(hit, extra_text, terms) if hit.kind == "Guide" and is_in_text_only else hit)
+            )
+        ranked_hits.sort(key=lambda item: item[0])
+        by_text = [hit for rank, hit in ranked_hits if rank[1] and hit.kind == "Guide"]
+        return [hit for _, hit in ranked_hits if hit not in by_text[TEXT_RESULTS_MAX:]][:RESULTS_MAX]
 
     # -- parts of pages --------------------------------------------------------------------------------------
 
@@ -323,13 +331,43 @@ def errors_markdown() -> str:
 @cache
 def _environment() -> Environment:
     env = create_environment("heliograph.api")
-    env.filters |= {"prose": prose, "soft": soft_wrap, "operation_id": operation_id}
+    env.filters |= {"prose": prose, "soft": soft_wrap, "operation_id": operation_id, "marked": marked}
     return env
 
 
 def prose(text: str) -> Markup:
     """Return a text as HTML, with backticks converted to <code>."""
     return Markup(re.sub(r"`([^`]+)`", lambda match: f"<code>{soft_wrap(Markup(match[1]))}</code>", str(escape(text))))
+
+
+def marked(html: Markup, query: str) -> Markup:
+    """Mark the words of a query in the text of HTML."""
+    words = re.compile("|".join(map(re.escape, query.split())) or r"(?!)", re.I)
+    parts = re.split(r"(<[^>]*>|&[#\w]+;)", html)
+    parts[::2] = [words.sub(lambda match: f"<mark>{match[0]}</mark>", part) for part in parts[::2]]
+    return Markup("".join(parts))
+
+
+def _by_kind(hits: list[DocsHit]) -> dict[str, list[DocsHit]]:
+    groups: dict[str, list[DocsHit]] = {}
+    for hit in hits:
+        groups.setdefault(KIND_TITLES[hit.kind], []).append(hit)
+    return groups
+
+
+def _with_section(hit: DocsHit, text: str, terms: list[str]) -> DocsHit:
+    """Return a hit that leads to the guide's first section with all words, with an excerpt; code is ignored."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+    for section in re.split(r"^(?=##+ )", text, flags=re.M):
+        if _contains_all(terms, section):
+            heading, _, body = section.partition("\n") if section.startswith("##") else ("", "", section)
+            fragment = f"#{anchor(re.sub(r'[`*]', '', heading.lstrip('# ')))}" if heading else ""
+            prose_text = " ".join(re.sub(r"\[([^\]]*)\]\([^)]*\)|[*`|]|-{3,}", r"\1", body).split())
+            at = max(0, prose_text.lower().find(terms[0]) - EXCERPT_CHARS // 3)
+            start = prose_text.find(" ", at) + 1 if at else 0
+            excerpt = textwrap.shorten(prose_text[start : start + 2 * EXCERPT_CHARS], EXCERPT_CHARS, placeholder=" …")
+            return replace(hit, url=hit.url + fragment, excerpt=f"{'… ' if start else ''}{excerpt}")
+    return hit
 
 
 def _pretty(value: Any) -> str:

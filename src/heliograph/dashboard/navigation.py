@@ -82,7 +82,7 @@ SEARCH_ONLY_PAGES: tuple[NavItem, ...] = (
     NavItem("Layouts", "/layouts", "template", "header footer frame of emails"),
     NavItem("Chat notices", "/notices", "settings", "slack mattermost discord alerts"),
     NavItem("Your account", ACCOUNT, "person", "password two-factor sessions", "person"),
-    NavItem("Your email notices", ACCOUNT_NOTICES, "email", "alerts mails", "person"),
+    NavItem("Email notices", ACCOUNT_NOTICES, "email", "alerts mails", "person"),
     NavItem("All teams", HOME, "team", "switch team", "person"),
     NavItem("Instance audit log", f"{OPERATOR}/audit", "audit", "operator changes history who", "operator"),
 )

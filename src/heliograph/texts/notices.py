@@ -26,7 +26,7 @@ TEAM_KINDS = {
     "key_limit": ("Key limits", "A restricted API key reached one of its limits."),
 }
 INSTANCE_KINDS = {
-    "dead_letters": ("Dead letters", "Messages that repeatedly failed to process are held."),
+    "dead_letters": ("Dead letters", "A message could not be processed and needs a decision."),
     "platform": ("Platform", "Delivery was paused automatically, or the platform's domain can no longer send."),
 }
 
