@@ -57,7 +57,7 @@ def test_first_start_in_empty_folder_leads_to_delivered_message(page: Any, shoot
         expect(page.get_by_role("link", name="Acme")).to_be_visible()
         page.get_by_role("link", name="Operator").click()
         page.get_by_role("link", name="Carriers").click()
-        expect(page.get_by_text("there is no carrier, so these messages go to the test inbox").first).to_be_visible()
+        expect(page.get_by_text("without a carrier, these messages go to the test inbox").first).to_be_visible()
         page.goto(link)
         expect(page.get_by_role("heading", name="Not found")).to_be_visible()  # a link works once
 

@@ -77,7 +77,7 @@ def test_domain_is_added_verified_and_approved(site: Site, peer: DnsPeer, shoot:
     peer.zone[spf["name"], "TXT"] = ['"v=spf1 -all"']
     expect(page.locator("#record-list .badge", has_text="Found")).to_have_count(6)
     expect(page.locator(".fix")).to_contain_text("Found: v=spf1 -all")
-    expect(page.locator("#looks")).to_contain_text("Checked every 5 seconds")
+    expect(page.locator("#looks")).to_contain_text("Checks every 5 seconds")
     assert_fits(page, shoot, "domain-partly")
 
     publish_records(peer, [spf])

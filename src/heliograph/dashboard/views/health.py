@@ -186,7 +186,7 @@ def _approvals_tile(setup: Setup, count: int) -> HealthTile:
         name="Approvals",
         value=format_number(count),
         link=f"{OPERATOR_PATH}/approvals",
-        detail="Oldest requested" if request_times else "Waiting for a decision." if count else "No requests are waiting.",
+        detail="Oldest requested" if request_times else "Waiting for a decision." if count else "No pending requests.",
         since=min(request_times, default=None),
         kind="wait" if count else "",
     )
