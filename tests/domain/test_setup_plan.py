@@ -480,8 +480,6 @@ def test_an_address_is_suppressed_once() -> None:
             A + TEMPLATE.replace("sms", "email") + 'subject = "S"\ntext = "T"\n',
             "teams[0].templates[0].channel: tpl_a is a template for sms; use another id for a new template",
         ),
-        ("", A + KEY + 'domain = "a.test"', "teams[0].keys[0].domain: team_a doesn't have the domain a.test"),
-        (B + DOMAIN, A + KEY + 'domain = "a.test"', "teams[0].keys[0].domain: team_a doesn't have the domain a.test"),
         ("", A + 'opt_out = { words = ["Unstop!"] }', "teams[0].opt_out.start_words: a text with 'UNSTOP' would"),
         (
             A + 'opt_out = { words = ["ENDE"] }',

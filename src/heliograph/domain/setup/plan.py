@@ -156,7 +156,6 @@ def _plan_team(planner: "_Planner", team: TeamRecord, team_entry: dict[str, Any]
     planner.check_passthrough(team, team_entry, path)
     for entry_path, key in _entries(team_entry, "keys", path):
         planner.check_passthrough(team, key, entry_path)
-        planner.check_key_domain(team, key, entry_path)
         planner.plan_key(team, key, entry_path)
     for entry_path, recipient in _entries(team_entry, "recipients", path):
         address = recipient["address"]
@@ -402,11 +401,6 @@ class _Planner:
         team_template = template if isinstance(template, Template) and template.team == team.id else None
         if entry.get("passthrough") and (reason := passthrough_error(team_template)):
             self._fail(f"{path}.passthrough", f"{entry['passthrough']} {reason}")
-
-    def check_key_domain(self, team: TeamRecord, entry: dict[str, Any], path: str) -> None:
-        domain_names = {domain.name for domain in self._all(Domain) if domain.team == team.id}
-        if entry.get("domain") not in (None, *domain_names):
-            self._fail(f"{path}.domain", f"{team.id} doesn't have the domain {entry['domain']}")
 
     def plan_key(self, team: TeamRecord, entry: dict[str, Any], path: str) -> None:
         name, token = entry["name"], entry.get("token")
