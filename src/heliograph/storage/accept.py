@@ -37,8 +37,8 @@ from heliograph.storage.leases import Leases
 from heliograph.storage.tags import tag_rows
 
 ACCEPTED = 202
-# Write queries of a group, always in this order: PostgreSQL plans each order as a separate statement, and a varying
-# order produced hundreds of statements.
+# Write queries of one transaction, always in this order: they are sent as one statement, which PostgreSQL would plan
+# again for every other order.
 WRITE_QUERIES = (
     *("insert_messages", "insert_contents", "insert_shared_texts", "insert_shared_contents", "insert_recipients"),
     *("insert_outbox", "update_accounts", "insert_ledger", "insert_blobs", "insert_marketing", "insert_tags"),
@@ -406,7 +406,7 @@ async def _find_opted_out(
 async def _find_unsubscribed(
     tx: Tx, items: Sequence[Acceptance], accounts: dict[int, Account], erased_name_of: EntryName
 ) -> set[Subscription]:
-    """Return the subscriptions from which recipients have unsubscribed. Without categories, nothing is queried."""
+    """Return the subscriptions from which recipients have unsubscribed. Items without a category are not queried."""
     subscriptions = [_subscription(item) for item in items if item.category]
     if not subscriptions:
         return set()

@@ -25,7 +25,7 @@ from heliograph.storage.expiry import BATCH, EXPIRED_TEXT
 from heliograph.storage.outcomes import ClaimToken, RecipientUpdate
 from heliograph.storage.queues import PAGE_COUNT_MAX
 
-NEWEST = "apr_~"  # greater than every id
+NEWEST = "apr_~"  # greater than every approval id
 KEY_MAX = 2**63 - 1
 
 
@@ -84,7 +84,7 @@ class Approvals:
         return await self._database.read(read_page)
 
     async def list_pending(self, team: int, limit: int) -> list[PendingMessage]:
-        """Return up to `limit` + 1 pending approvals of a team by expiry; the extra one shows that there are more."""
+        """Return a team's pending approvals, next to expire first: up to `limit`, and one more if there are more."""
         rows = await self._database.read(
             lambda tx: tx.run("list_pending_of_team", queue=HELD_QUEUE, team=team, limit=limit + 1)
         )
@@ -126,7 +126,7 @@ class Approvals:
         return await write_serialized(self._database, reject_message, entry.team)
 
     async def fail_expired(self) -> None:
-        """Fail messages that were not released in time, by each team's clock; none while the clocks disagree."""
+        """Fail messages that were not released in time, by each team's clock; none if this process's clock is wrong."""
         if self._clock.clock_error():
             return
         waiting_teams = await self._database.read(lambda tx: tx.run("waiting_teams", lanes=[(HELD_QUEUE,)]))
@@ -139,7 +139,7 @@ class Approvals:
 
         async def fail_messages(tx: Tx) -> int:
             holds = await tx.run("expired_holds", queue=HELD_QUEUE, team=team, now=now, limit=BATCH)
-            # Messages whose `expires_at` ended the wait for approval
+            # Messages that reached their own `expires_at`, not the end of the wait for approval
             expired_messages = {
                 message for message, held_until, record in holds if _message_expiry(decode_record(record)) == held_until
             }

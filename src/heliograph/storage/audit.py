@@ -25,7 +25,7 @@ from heliograph.storage.engine.database import Database, Tx, write_serialized
 NEWEST = (1 << 62) - 1
 LATEST_TIME = 1 << 47  # upper bound of times in ms
 SCAN_MAX = 20_000  # maximum entries scanned for one page that filters by person or action
-FILTERED_MAX = 2_000  # newest entries whose actions the filter lists
+FILTERED_MAX = 2_000  # number of newest entries whose actions the page offers as filters
 VERIFY_BATCH = 5_000  # links verified in one transaction
 # Entries linked in one transaction; small, because it blocks SQLite's writer and the head of the chain
 LINK_BATCH = 200
@@ -55,7 +55,7 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     action: str = ""  # prefix of the action: `key.` matches all actions on API keys
     since: int = 0
     until: int = LATEST_TIME
-    decisions: bool = False  # only approvals and refusals
+    decisions: bool = False  # only operators' decisions: approvals and refusals
 
 
 class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +128,7 @@ async def _lock_head(tx: Tx) -> _ChainHead:
 async def _append_links(tx: Tx, head: _ChainHead, rows: Sequence[Sequence[Any]]) -> None:
     """Append a link for each entry to the hash chain; append nothing if the chain's head is missing.
 
-    `rows`: the hashed columns of each entry, from its key to its address.
+    `rows`: one per entry, with the columns that are hashed: `key` to `address`, in the table's order.
     """
     if head.position < 0:
         return
@@ -180,7 +180,7 @@ class Audit:
         return rows[0][0] if rows else None
 
     async def list_actions(self, team: str | None) -> frozenset[str]:
-        """Return the actions of a team's newest entries; `team` None: of the whole instance's."""
+        """Return the actions of the newest entries of a team, or of the whole instance if `team` is None."""
         name, scope = ("audit_filter_actions", {"team": team}) if team else ("whole_audit_filter_actions", {})
         rows = await self._database.read_standby(lambda tx: tx.run(name, **scope, most=FILTERED_MAX))
         return frozenset(action for (action,) in rows)

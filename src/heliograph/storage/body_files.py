@@ -1,7 +1,7 @@
-"""Reads stored contents: small ones are read with their message, large ones after a memory reservation.
+"""Reads the stored contents of messages: JSON with subject, body, attachments and so on.
 
-The body of a large email can be stored as a file, like an attachment (`contents_in_s3`, ADR 0045). The content in the
-database then ends with the hash and the size of the file.
+Before a large content is read, memory is reserved for it. The body of a large email can be stored as a file, like an
+attachment (`contents_in_s3`, ADR 0045). The JSON in the database then ends with the hash and the size of the file.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ def has_body_file(content: str) -> bool:
 
 
 async def reserve_nothing(_: int) -> None:
-    """Do nothing, for callers that limit their memory in another way."""
+    """Reserve no memory, for callers that limit their memory in another way."""
 
 
 class FileStore(Protocol):
@@ -55,7 +55,7 @@ class Contents:
     async def read(
         self, message: int, small_content: str | None, size: int, reserve_memory: ReserveMemory
     ) -> str | None:
-        """Return a message's content: `small_content` if small, else from the database; None if deleted."""
+        """Return a message's content: `small_content` if `size` is small, else from the database; None if deleted."""
         content = small_content
         if size > SMALL_BYTES:
             await reserve_memory(size)

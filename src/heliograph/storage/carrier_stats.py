@@ -20,7 +20,7 @@ RATE_MINUTES = 5  # complete minutes over which the current rate is averaged
 class CarrierCounts(NamedTuple):
     accepted: int = 0
     refused: int = 0
-    put_off: int = 0
+    put_off: int = 0  # deferred attempts
     took_ms: int = 0  # sum over all attempts
 
     @property

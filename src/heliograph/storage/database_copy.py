@@ -66,7 +66,7 @@ class Table(NamedTuple):
         return tuple(row[self.columns.index(column)] for column in self.key)
 
     def order(self, dialect: Dialect) -> str:
-        """Return the key columns in an order that is the same in both databases: texts by their bytes."""
+        """Return the key columns to sort rows by; texts are compared by bytes, so that both databases sort alike."""
         is_collated = dialect == "postgres"
         return ", ".join(f'{c} COLLATE "C"' if is_collated and c in self.text_columns else c for c in self.key)
 

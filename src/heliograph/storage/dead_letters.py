@@ -123,7 +123,7 @@ class DeadLetters:
         return sorted(rows, key=lambda queue: queue.oldest_due or now)
 
     async def oldest(self, now: int) -> dict[Priority, int]:
-        """Return priority → time since which its oldest message has waited."""
+        """Return priority → time at which the wait of its oldest message began (see `oldest_by_priority`)."""
         return await self._database.read(lambda tx: oldest_by_priority(tx, now, PAGE_COUNT_MAX))
 
     async def webhook_backlogs(self) -> list[WebhookBacklog]:
@@ -155,7 +155,7 @@ class DeadLetters:
         return await self._database.read(lambda tx: _find(tx, key))
 
     async def retry(self, keys: Sequence[DeadLetterKey], entry: AuditEntry) -> RetryResult:
-        """Queue dead letters again if the team's credit covers their price; write one audit entry for each."""
+        """Queue dead letters again if the team's credit covers their price; write an audit entry per dead letter."""
         low_credit = {ref: team.record.credit_low for ref, team in self._setup.current.teams_by_ref.items()}
         publisher = self._setup.publisher
         return await write_serialized(
@@ -163,7 +163,7 @@ class DeadLetters:
         )
 
     async def drop(self, keys: Sequence[DeadLetterKey], entry: AuditEntry) -> int:
-        """Mark dead letters as permanently failed and return their number; write one audit entry for each."""
+        """Mark dead letters as permanently failed and return their number; write an audit entry per dead letter."""
         return await write_serialized(self._database, lambda tx: _drop(tx, keys, entry), entry.team)
 
 

@@ -7,7 +7,7 @@ from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, Tx
 
 RETENTION_MS = 30 * DAY_MS  # retention of decisions that their requester has not seen
-SHOWN_MAX = 5  # decisions per page, oldest first; the next page shows the rest
+SHOWN_MAX = 5  # decisions shown on the next page that the person opens, oldest first; later pages show the rest
 
 
 class StoredDecision(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Erases an address from a team's data, and suppresses its keyed hash instead.
+"""Erases an address from a team's data, and puts its keyed hash on the suppression list instead.
 
 First, one transaction checks that no message to the address is in progress, and suppresses the hash. Then every table
 is scanned in batches with read transactions; only rows that contain the address are written. An interrupted erasure can
@@ -195,7 +195,7 @@ async def _begin_erasure(tx: Tx, target: ErasureTarget, entry: AuditEntry) -> No
     await tx.run("erase_marketing", **filters)
     await tx.run("erase_opt_outs", name=target.address_hash, **filters)
     await tx.run("erase_unsubscribes", name=target.address_hash, **filters)
-    # erase_unsubscribes leaves the entries of the address in categories in which the hash is already listed.
+    # Also delete entries that erase_unsubscribes leaves: those of categories with an entry for the hash already.
     await tx.run("delete_unsubscribes", category="", **filters)
     await tx.run("erase_last_sender", **filters)
     await tx.run("erase_auto_replies", **filters)
@@ -205,7 +205,8 @@ async def _begin_erasure(tx: Tx, target: ErasureTarget, entry: AuditEntry) -> No
 async def _suppress_hash(tx: Tx, target: ErasureTarget, now: int) -> None:
     """Suppress the hash of the address.
 
-    The hash of a phone is suppressed only if the phone was, because sends to phones do not check the suppression list.
+    The hash of a phone number is suppressed only if the number itself was suppressed, because sends to phones do not
+    check the suppression list.
     """
     rows = await tx.run("find_suppression", team=target.ref, address=target.address)
     reason, source, created_at = (rows[0][1], rows[0][2], rows[0][4]) if rows else ("manual", None, now)
@@ -230,7 +231,7 @@ class _MatchingMessage(msgspec.Struct, frozen=True):
 
     @property
     def others_are_final(self) -> bool:
-        """Return whether all recipients that are not erased are final."""
+        """Return whether all recipients other than the erased one have a final status."""
         return all(is_final(recipient[4]) for recipient in self.recipients if recipient[3] not in self.placeholders)
 
 

@@ -14,7 +14,7 @@ from heliograph.domain.events import SCHEDULED, StoredEvent
 from heliograph.storage.engine.database import Database, Tx, schedule_wakeup
 
 SCAN_MAX = 5000  # maximum events scanned for one page
-FILTERED_MAX = 2_000  # newest events whose types the filter lists
+FILTERED_MAX = 2_000  # number of newest events whose types the page offers as filters
 NEWEST = "evt_~"  # greater than every event id
 
 MakeId = Callable[[str], str]

@@ -18,7 +18,7 @@ class Expiry:
         self._publisher = publisher
 
     async def fail_expired(self) -> None:
-        """Fail expired messages in batches, by each team's clock; none while the clocks of the processes disagree."""
+        """Fail expired messages in batches, by each team's clock; none if this process's clock is wrong."""
         if self._clock.clock_error():
             return
         for team, first_expiry in await self._database.read(lambda tx: tx.run("expiring_teams")):

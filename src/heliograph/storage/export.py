@@ -129,7 +129,7 @@ def _to_export(
     timeline = [event for event in details.events if event.recipient in given_addresses]
     content = msgspec.json.decode(text) if text else None
     for file in (content or {}).get("attachments", []):
-        file.pop("base64", None)  # files may contain other people's addresses, which cannot be found in them
+        file.pop("base64", None)  # a file may contain other people's addresses, which cannot be found and removed
     return {
         "id": message.id,
         "channel": message.channel,

@@ -23,7 +23,7 @@ from heliograph.storage.setup import NewSuppression
 BATCH_LINES = 500  # lines of a batch, applied in one transaction
 BATCHES_PER_WRITE = 20  # batches of a new file stored in one transaction
 IN_PROGRESS_MAX = 16  # maximum imports in progress, which take turns batch by batch
-SHOWN_MAX = 100  # skipped lines shown on the page
+SHOWN_MAX = 100  # maximum skipped lines shown on the import's page
 RETENTION_MS = 30 * DAY_MS
 ADDED, ALREADY_LISTED = "added", "already on the list"
 

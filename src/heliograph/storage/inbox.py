@@ -35,7 +35,7 @@ class InboxRow(msgspec.Struct, frozen=True):
     recipients: int
     sender: str  # sender address of an email, without the display name
     attachments: int
-    size: int  # bytes of the content, including attachments stored within it
+    size: int  # bytes of the content, including attachments stored in the content
 
 
 class CodeRow(msgspec.Struct, frozen=True):
@@ -234,7 +234,7 @@ async def _list_page(
     if clock_offset and search.since is not None:
         rows = [row for row in rows if row.created_at > search.since]
     rows.sort(key=lambda row: _without_prefix(row.id), reverse=True)
-    if scan_ends:  # a channel was not scanned below the newest of these ids: older rows belong to a later page
+    if scan_ends:  # not every channel was scanned below the newest of these ids: older rows belong to a later page
         rows = [row for row in rows if _without_prefix(row.id) >= max(scan_ends)]
     if len(rows) > search.limit:
         return InboxPage(rows=rows[: search.limit], before=rows[search.limit - 1].id, cleared_at=cleared_at)

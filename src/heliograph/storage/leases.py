@@ -1,4 +1,4 @@
-"""The clock of leases, shared by all processes of a database instead of comparing wall clocks (ADR 0019).
+"""The clock by which leases expire, shared by all processes of a database, whose wall clocks may differ (ADR 0019).
 
 PostgreSQL provides the shared clock. The processes of an SQLite file run on one machine: they share its monotonic time
 since boot, and a row with the offset from that time to the time of day.
@@ -29,7 +29,10 @@ class Leases:
         self._committed_at = 0  # monotonic time of the last commit
 
     async def now(self, tx: Tx) -> int:
-        """Return the time of the shared clock, and compare it with the wall clock of this process."""
+        """Return the time of the shared clock in ms.
+
+        Also updates `clock_error`, the difference between this process's wall clock and the shared clock.
+        """
         clock = self._clock
         before = clock.monotonic_ms()
         row = await _read_row(tx)
@@ -54,7 +57,7 @@ class Leases:
         return now if self._clock.monotonic_ms() >= self._grace_until and not self._clock.clock_error() else 0
 
     async def confirm_contact(self, tx: Tx) -> None:
-        """Write a row, to prove contact with the database from the previous commit to this one."""
+        """Write a row: its commit proves contact with the database since the previous commit of this process."""
         shared_now, monotonic_ms = await self.now(tx), self._clock.monotonic_ms()
         await tx.run("probe")
         tx.after_commit.append(partial(self._add_commit, shared_now, monotonic_ms))
@@ -80,7 +83,7 @@ class Leases:
             self._commits.popleft()
 
     def clock_error(self) -> int:
-        """Return the ms by which the wall clock is ahead; 0 if it is correct. Otherwise, no work is claimed."""
+        """Return by how many ms the wall clock is wrong; 0 if it is right. While it is wrong, no work is claimed."""
         return self._clock.clock_error()
 
     async def check(self, read: Callable[..., Awaitable[bool]], write: Callable[..., Awaitable[bool]]) -> None:

@@ -129,7 +129,7 @@ async def read_account(tx: Tx, team: int) -> Account:
 
 
 async def stored_names(tx: Tx, team: int, name: str, erased_name_of: EntryName) -> list[str]:
-    """Return an address or phone, and its pseudonym if the team has erased names: it may be stored as either."""
+    """Return the names under which an address or phone may be stored: itself, and its pseudonym if it may be erased."""
     return [name, erased_name_of(team, name)] if (await read_account(tx, team)).erased else [name]
 
 

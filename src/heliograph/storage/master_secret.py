@@ -12,7 +12,7 @@ from heliograph.storage import audit, setup
 from heliograph.storage.engine.database import Database, T, Tx, write_serialized
 
 BATCH = 100  # records or rows re-encrypted in one transaction
-KEPT_KEYS_CONTEXT = "keys/kept"  # encryption context of the kept keys, which survive a rotation of the secret
+KEPT_KEYS_CONTEXT = "keys/kept"  # encryption context of the derived keys that stay the same after a rotation
 # For each encrypted column: read query → (write query, prefix of the encryption contexts)
 WRITE_QUERY_BY_READ_QUERY = {
     "encrypted_totp": ("reencrypt_totp", "totp"),
@@ -148,7 +148,7 @@ async def _replace_digest(tx: Tx, digest: str, entry: AuditEntry) -> bool:
     if await _register_digest(tx, "") == digest:
         return False
     await tx.run("change_secret", digest=digest)
-    await tx.run("delete_kept_keys")  # they can no longer be decrypted
+    await tx.run("delete_kept_keys")  # the new secret cannot decrypt the kept keys
     await audit.write(tx, entry)
     return True
 

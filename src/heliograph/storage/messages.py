@@ -138,7 +138,10 @@ class Messages:
         return await self._database.read_standby(lambda tx: message_search.count_messages(tx, team, search, limit))
 
     async def states(self, team: int, search: Search, limit: int = COUNT_MAX) -> dict[str, int]:
-        """Return state → number of messages with a tag or template, up to `limit` per channel."""
+        """Return state → number of messages with a tag or template.
+
+        Counts the newest `limit` messages of each channel with the tag, or up to `limit` per state with the template.
+        """
         search = message_search.with_team_clock(self._clock, team, search)
         return await self._database.read_standby(lambda tx: message_search.count_by_state(tx, team, search, limit))
 

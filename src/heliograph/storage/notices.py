@@ -1,7 +1,7 @@
 """Notices to users and chats, each sent at most once per recipient.
 
-A row of the table `happening` is a notice before it is addressed; `fan_out` creates one notice per recipient. A notice
-whose sending was started is never started again after a crash: the notice may be lost, but is not sent twice.
+A row of the table `happening` is a notice without recipients; `fan_out` copies it to the table `notice`, once per
+recipient. If a process crashes while it sends a notice, the notice is not sent again: it can be lost, but not repeated.
 """
 
 from collections import defaultdict
@@ -196,7 +196,7 @@ async def _fan_out(tx: Tx, setup: Setup, by_mail: bool, now: int) -> None:
 
 
 def _team_id(team: str, setup: Setup) -> str:
-    """Return the id of a team that is named by its id or number; the number of a deleted team, which has no members."""
+    """Return the id of a team, given its id or `#` and its number; unchanged for a deleted team (it has no members)."""
     if not team.startswith(TEAM_REF_PREFIX):
         return team
     numbered_team = setup.teams_by_ref.get(int(team.removeprefix(TEAM_REF_PREFIX)))
@@ -217,9 +217,9 @@ class _DueNotice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _take_mails(tx: Tx, now: int, new_id: Any) -> list[NoticeMail]:
-    """Mark as sending, and return, the emails and chat posts that each destination may still get this hour.
+    """Return the emails and chat posts that may still be sent this hour to each destination, marked as being sent.
 
-    The remaining notices of a destination are due one hour after its first email within the last hour.
+    The remaining notices of a destination become due one hour after the first email of the last hour.
     """
     due_by_destination: defaultdict[str, list[_DueNotice]] = defaultdict(list)
     notice_rows: list[tuple[Any, ...]] = []

@@ -59,7 +59,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     deferrals: dict[str, int]
     uncertain_carrier: str | None  # the carrier that may have sent the message
     absent_at: int | None = None  # when the recipient's domain was first reported not to exist
-    held_at: int | None = None  # due time before the message was held for a reason of our own; None: it was not held
+    held_at: int | None = None  # due time before this service held the message back; None: the message was not held
     priority: Priority = "normal"
     queue: str  # the queue in which the row waited
     suppressed: bool = False  # whether the address was suppressed at claim time
@@ -127,7 +127,8 @@ async def claim_rows(
         priority: await _claim_fairly(tx, queue_name(lane, priority), due_teams[priority], shares[priority], now, lease)
         for priority in due_teams
     }
-    # Capacity left by one priority goes to priorities that used their whole share: a short batch means an empty lane.
+    # Capacity left by one priority goes to priorities that used their whole share: the caller takes a batch below the
+    # limit as the sign that the lane has no more due rows.
     for priority, rows in rows_by_priority.items():
         extra = min(limit - sum(map(len, rows_by_priority.values())), limits[priority] - len(rows))
         if extra > 0 and len(rows) == shares[priority]:
@@ -239,7 +240,7 @@ async def _read_claims(tx: Tx, rows: Sequence[tuple[Any, Priority]], *, is_isola
         (recipient_row[0], recipient_row[1]): recipient_row
         for recipient_row in await tx.run("claimed_recipients", places=list(recipient_keys))
     }
-    if len(recipient_rows) < len(recipient_keys):  # a report about a message purged while delivery was paused
+    if len(recipient_rows) < len(recipient_keys):  # reports about messages that were purged while delivery was paused
         await tx.run("delete_outbox", keys=[(row[0],) for row, _ in rows if (row[3], row[4]) not in recipient_rows])
         rows = [item for item in rows if (item[0][3], item[0][4]) in recipient_rows]
     messages = [(message,) for message in {row[3] for row, _ in rows if row[5] is None}]
@@ -340,8 +341,8 @@ class Outbox:
     async def claim(self, lane: str, limit: int, limits: Mapping[Priority, int] | None = None) -> list[Claim]:
         """Claim up to `limit` rows of a lane, with a limit per priority (None: no such limit).
 
-        Due simulator reports are applied at once, except in the first claim of a lane: a report that crashed the
-        previous process must be claimed, because the crashes are counted in the stored claim.
+        Due simulator reports are applied in the claiming transaction. Only the first claim of a lane claims reports
+        like messages: if a report crashes the process, the stored claim counts the crash.
         """
         now, rotation, leases = (self._clock.now(), self._clock.offsets), self._claimed_count[lane], self._leases
         limit_by_priority = limits or dict.fromkeys(PRIORITIES, limit)
@@ -465,7 +466,7 @@ class Outbox:
             pass
 
     async def release_own(self) -> None:
-        """Release everything that an earlier run of this process had claimed."""
+        """Release all rows and verifications that an earlier run of this process had claimed."""
         now, publisher = self._clock.now(), self._publisher
 
         async def release_all(tx: Tx) -> None:

@@ -45,13 +45,11 @@ from heliograph.storage.accept import lock_accounts, save_accounts
 from heliograph.storage.engine.database import Tx, schedule_wakeup
 from heliograph.storage.events import Event, Publisher
 
-# How long a report is kept if it arrives before our own record of the send. A mail server may acknowledge an email up
-# to ten minutes after it has bounced.
-EARLY_REPORT_MS = MINUTE_MS
-EARLY_RETURN_MS = HOUR_MS
+# How long to keep a report that arrives before the send is recorded
+EARLY_REPORT_MS = MINUTE_MS  # delivery reports
+EARLY_RETURN_MS = HOUR_MS  # bounces: a mail server can take ten minutes to accept an email that has bounced meanwhile
 
-# Reasons, set by this service, that mean an email was certainly not sent. If the email was counted against the quota,
-# that part of the quota is given back.
+# Reasons, set by this service, for which an email was certainly not sent. The email no longer counts against the quota.
 UNUSED_QUOTA_REASONS = (
     *("canceled", "expired", "suspended", "suppressed", "unsubscribed", "approval_rejected", "approval_expired"),
     *("no_carrier", "out_of_reach", "not_ready", "provider_rate", "warmup"),
@@ -99,7 +97,7 @@ class RecipientUpdate(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[str, ...] = ()  # carrier ids of the parts of a multipart message
     claim: ClaimToken | None = None
     retry: RetryPlan | None = None
-    is_repeat: bool = False  # still waiting for the same reason: add nothing to the timeline
+    is_repeat: bool = False  # the message still waits for the same reason: add nothing to the timeline
     reports: Sequence[DueReport] = ()
     lane: str = ""
     attempts: Sequence[CarrierAttempt] = ()
@@ -222,7 +220,7 @@ async def _fail_first_absence(
     messages: dict[int, LockedMessage],
     recipients: dict[tuple[int, int], RecipientRow],
 ) -> list[RecipientUpdate]:
-    """Change updates that report an absent domain for the first time: the message fails, but nothing is suppressed.
+    """Return the updates; those that report an absent domain for the first time fail the message without suppression.
 
     Later reports confirm that the domain is absent; their updates stay unchanged (contract 6).
     """
@@ -342,7 +340,7 @@ async def _combine_parts(
 
 
 async def record_bounce(tx: Tx, id_: str, position: int, report: Report, *, at: int, publisher: Publisher) -> None:
-    """Record a bounce to the signed return address of one recipient; store it for later if the send is not recorded."""
+    """Record a bounce to a recipient's signed return address; if the send is not recorded yet, keep the bounce."""
     for message, was_sent, _ in await tx.run("find_recipient", id=id_, position=position):
         if was_sent:
             await record_updates(
@@ -657,7 +655,7 @@ def _add_timeline_entries(
     if update.timeline_note and update.timeline_note != event.DELAYED:
         rows.add_event(update, message, recipient, update.timeline_note, None, status, None, detail)
     elif not update.timeline_note and (not has_transition or not update.target_status) and not update.is_repeat:
-        # A report that changes nothing, or a send to be retried: only the timeline gets an entry.
+        # A report without effect, or a deferred send: only the timeline gets an entry.
         type_ = "ignored" if update.target_status else DEFERRED
         rows.add_event(update, message, recipient, type_, update.target_status, status, None, detail)
     if update.delay:
@@ -671,7 +669,7 @@ def _add_timeline_entries(
 def _collect_failure(
     rows: _PendingRows, update: RecipientUpdate, message: LockedMessage, recipient: RecipientRow, *, is_real: bool
 ) -> None:
-    """Collect the email quota to refund for a failed recipient, or the opt-out that its carrier reported."""
+    """Collect the email quota to refund for a failed recipient, or the opt-out that the carrier reported."""
     if message.channel == "email":
         if is_real and not message.sandbox and update.detail.get("reason") in UNUSED_QUOTA_REASONS:
             rows.unused_quota.append((message, recipient.address))
@@ -724,7 +722,7 @@ def _count_transition(
         totals[0] += counted.sends
         totals[1] += counted.complaints
     final_status = path[-1]
-    is_own_failure = final_status == "failed" and "reason" in update.detail  # not a bounce
+    is_own_failure = final_status == "failed" and "reason" in update.detail  # failed by this service, not by a bounce
     if final_status not in COUNTED_STATES or is_own_failure:
         return
     if not is_real:
@@ -812,7 +810,7 @@ def suppression_event(publisher: Publisher, type_: str, row: Sequence[Any], at: 
 
 
 async def _settle_outbox(tx: Tx, updates: Iterable[RecipientUpdate]) -> None:
-    """Delete finished outbox rows; reschedule rows that have a retry or further simulator reports."""
+    """Delete the outbox rows of finished recipients; reschedule rows for a retry or for the next simulator report."""
     finished_keys, retries, scheduled_reports = [], [], []
     for update in updates:
         if update.claim is None:

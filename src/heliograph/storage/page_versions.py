@@ -13,7 +13,7 @@ from heliograph.domain.limits import HOUR_MS
 from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, Tx
 
-SHOWN_MAX = 50  # newest rows of a list whose changes are detected
+SHOWN_MAX = 50  # number of newest rows of a list in which changes are detected
 
 
 class MessageVersion(msgspec.Struct, frozen=True):

@@ -104,7 +104,7 @@ class People:
         return Person(*rows[0]) if rows else None
 
     async def list_rows(self, search: str = "", after: str = "", limit: int = 50) -> list[PersonRow]:
-        """Return users ordered by address: up to `limit`, and one more if another page follows."""
+        """Return users ordered by email address: up to `limit`, and one more if another page follows."""
         escaped_search = "".join(f"!{character}" if character in "!%_" else character for character in search.lower())
         rows = await self._database.read(
             lambda tx: tx.run("list_people", pattern=f"%{escaped_search}%", after=after, limit=limit + 1)
@@ -218,9 +218,9 @@ class People:
     ) -> Person | SignInRejection:
         """Return the account of a provider identity, or why the sign-in is rejected.
 
-        The account is found by the provider's subject, else by the verified address. If there is none, `may_create`
-        creates one. If an existing account's address was not verified, its password, TOTP, sessions and passkeys are
-        removed, because another person may have chosen that password.
+        The account is found by the provider's subject, else by the verified address. If there is no account and
+        `may_create` is set, an account is created. If an existing account's address was not verified, its password,
+        TOTP, sessions and passkeys are removed, because another person may have chosen that password.
         """
 
         async def match_account(tx: Tx) -> Person | SignInRejection:

@@ -30,9 +30,9 @@ class QueueShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def oldest_by_priority(tx: Tx, now: int, limit: int) -> dict[Priority, int]:
-    """Return priority → time since which its oldest message has waited.
+    """Return priority → time at which the wait of its oldest message began.
 
-    That is the message's due time, or its first attempt if it is being retried.
+    A wait begins when the message is due or, if the message is being retried, with its first attempt.
     """
     since_by_priority: dict[Priority, int] = {}
     for share in await _read_shares(tx, now, limit):

@@ -25,7 +25,7 @@ RETENTION_MS = 7 * DAY_MS
 TEAM_MAX = 10_000  # maximum stored entries per team, for refused and other requests each
 RECENT_MS = 5 * MINUTE_MS  # TEAM_MAX is checked for teams with a request within this time
 DELETE_BATCH = 500  # entries deleted per transaction
-FILTERED_MAX = 2_000  # newest requests whose routes and codes the filter lists, refused and other requests each
+FILTERED_MAX = 2_000  # number of newest requests, refused and others each, whose routes and codes the page offers
 NEWEST = "req_~"  # sorts after every id
 
 
@@ -149,7 +149,7 @@ def fair_shares(requests: Sequence[LoggedRequest]) -> list[LoggedRequest]:
 
 
 def _storable(request: LoggedRequest) -> LoggedRequest:
-    """Replace characters that cannot be stored: NUL on PostgreSQL, and lone surrogates in UTF-8."""
+    """Return the request without characters that cannot be stored: NUL on PostgreSQL, and lone surrogates in UTF-8."""
     if not request.message:
         return request
     return replace(request, message=request.message.replace("\0", "\ufffd").encode("utf-8", "replace").decode())

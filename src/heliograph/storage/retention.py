@@ -19,9 +19,9 @@ from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.purge import CONTENT_QUERIES, MESSAGE_QUERIES, purge_final
 from heliograph.webhooks import store as deliveries
 
-DELIVERIES_RETENTION_MS = 30 * DAY_MS  # also deliveries that wait for a disabled webhook
+DELIVERIES_RETENTION_MS = 30 * DAY_MS  # applies to webhook deliveries, including those that wait for a disabled webhook
 NOTICES_RETENTION_MS = 30 * DAY_MS
-COUNTERS_RETENTION_MS = 8 * DAY_MS  # longer than any window
+COUNTERS_RETENTION_MS = 8 * DAY_MS  # longer than the time window of any limit that uses these counters
 RATES_RETENTION_MS = 90 * DAY_MS
 STATS_RETENTION_MS = 400 * DAY_MS  # the overview shows a year
 # Free pages of the SQLite file are returned to the disk if there are more than FREE_PAGES, and more than 1/FREE_SHARE

@@ -128,7 +128,7 @@ class Sessions:
         await self._end_with("delete_session", entry, person=person, id=session)
 
     async def end_other_sessions(self, person: str, kept_session: str, entry: AuditEntry) -> None:
-        """End all sessions of a user except `kept`."""
+        """End all sessions of a user except `kept_session`."""
         await self._end_with("delete_sessions", entry, person=person, kept=kept_session)
 
     async def _end_with(self, query: str, entry: AuditEntry, **params: str) -> None:

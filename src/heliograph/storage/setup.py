@@ -62,7 +62,7 @@ class SetupChange(msgspec.Struct, frozen=True, kw_only=True):
     new_teams: Sequence[NewTeam] = ()
     suppressions: Sequence[NewSuppression] = ()
     events: Sequence[SetupEvent] = ()
-    audit: AuditEntry | None = None  # required and written if there is a change
+    audit: AuditEntry | None = None  # required if the change is not empty
 
     def __post_init__(self) -> None:
         if self.is_change and self.audit is None:
@@ -231,7 +231,7 @@ class SetupStore:
         if loaded is not previous_setup and (self.current is previous_setup or loaded.version > self.current.version):
             self.current = loaded
             self._clock.offsets = loaded.clock_offsets
-            self._database.wakeups.receive()  # a pause may have ended, or a webhook may be enabled
+            self._database.wakeups.receive()  # work may be due now: a pause has ended, or a webhook was enabled
         return self.current
 
     async def refresh_if_newer(self, last_setup: Setup) -> bool:
@@ -247,7 +247,7 @@ class SetupStore:
     async def _poll(self) -> None:
         loop_time = asyncio.get_running_loop().time
         await asyncio.sleep(max(0.0, self._polled_at + POLL_INTERVAL_S - loop_time()))
-        self._next_poll, self._polled_at = None, loop_time()  # this poll reads now: later callers need another one
+        self._next_poll, self._polled_at = None, loop_time()  # this poll reads now: later callers need a new poll
         with contextlib.suppress(StoreUnavailable):
             await self.refresh()
 

@@ -49,7 +49,7 @@ class TeamTotals(NamedTuple):
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[tuple[int, str], StateCounts]  # by start of the hour or day, and channel
-    waiting: int  # recipients not attempted yet; QUEUE_COUNT_MAX means that many or more
+    waiting: int  # number of recipients not attempted yet; QUEUE_COUNT_MAX means at least that many
     oldest_due: int | None  # due time of the oldest due recipient
     failing: dict[str, int]  # webhook → time of the first failure
 

@@ -1,6 +1,6 @@
 """Stores suppression lists; every change is written with its audit entry.
 
-Entries are searched newest first by a part of the address.
+A search by a part of the address returns the newest entries first.
 """
 
 from collections.abc import Iterable

@@ -126,7 +126,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     team: int
     at: int
-    digest: Callable[[str], str]  # salt → digest of the candidate
+    digest: Callable[[str], str]  # salt → digest of the code to check
 
 
 class _VerificationRow(msgspec.Struct, frozen=True):
@@ -342,7 +342,7 @@ async def check_codes(tx: Tx, items: Sequence[Check], publisher: Publisher) -> l
         key = (item.team, item.id)
         row = rows.get(key)
         if row is None:
-            item.digest("00" * 16)  # do the same work as for a known id, so that timing reveals nothing
+            item.digest("00" * 16)  # the same work as for a known id, so that timing does not reveal unknown ids
             results.append(VerificationNotFound(f"No verification {item.id}. {VerificationNotFound.fix}", param="id"))
             continue
         status, wrong_guesses = states[key]
@@ -399,7 +399,7 @@ async def fail_abandoned(tx: Tx, owner: str, expired_before: int, now: int, publ
 
 
 def _check_start(item: Start, recent_starts: "_RecentStarts", account: Account) -> None:
-    """Take sandbox quota, check the velocity limits and hold credit; raise a Refusal if a limit is reached."""
+    """Use up sandbox quota, check the velocity limits and hold credit; raise a Refusal if a limit is reached."""
     if item.sandbox_limit is not None:
         pricing.count_sandbox_send(account, item.sandbox_limit, item.created_at)
     if not item.is_magic:
@@ -581,7 +581,7 @@ class Verifications:
         async def claim(tx: Tx) -> list[DueCode]:
             lease_until = await self._leases.deadline(tx, IDEMPOTENCY_LEASE_MS)
             rows = await tx.run("claim_codes", owner=owner, lease_until=lease_until, limit=limit, **params)
-            if surplus := rows[limit:]:  # no task here would send the surplus before the lease expires
+            if surplus := rows[limit:]:  # this process could not send the surplus before the lease expires
                 log.error("claimed more than requested", rows=len(surplus))
                 await tx.run("release_verifications", ids=[(team, id_) for team, id_, *_ in surplus])
             return [DueCode(*row) for row in rows[:limit]]

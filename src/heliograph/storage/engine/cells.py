@@ -114,7 +114,7 @@ async def move_cell(url: str, name: str, host: str, port: int, show: ShowProgres
             raise CellError(f"the cell {name} is still on {cell.node}: {error_text(error)}") from error
         finally:
             watch_task.cancel()
-            await asyncio.gather(watch_task, return_exceptions=True)  # an error there loses only progress
+            await asyncio.gather(watch_task, return_exceptions=True)  # a failed watch only loses the progress display
     finally:
         connection.terminate()
 

@@ -9,7 +9,7 @@ SETTINGS_QUERY = """SELECT name, setting FROM pg_settings WHERE name IN ('shared
 CELL_QUERY = """SELECT current_schema(), (SELECT p.nodename || ':' || p.nodeport
     FROM pg_class t JOIN pg_dist_shard s ON s.logicalrelid = t.oid JOIN pg_dist_shard_placement p USING (shardid)
     WHERE t.relnamespace = current_schema()::regnamespace LIMIT 1)"""
-# Asks the worker, because the coordinator only has empty tables of the same names.
+# Queries the worker, because the coordinator only has empty tables of the same names.
 CITUS_TABLE_SIZES_QUERY = """SELECT t.relname, sum(s.result::bigint)::bigint
     FROM pg_class t JOIN pg_dist_partition d ON d.logicalrelid = t.oid, run_command_on_shards(t.oid::regclass,
         'SELECT greatest(reltuples, pg_stat_get_live_tuples(oid))::bigint FROM pg_class WHERE oid = ''%s''::regclass') s

@@ -29,7 +29,7 @@ class Conflict(StoreUnavailable):
 
 
 class TooManyChanges(StoreUnavailable):
-    """Too many changes of this group already wait; nothing was changed."""
+    """Too many changes of the same team, person or instance already wait; nothing was changed."""
 
     def __init__(self, retry_after: int) -> None:
         super().__init__("too many changes wait for their turn")
@@ -44,8 +44,8 @@ def error_text(error: BaseException) -> str:
 class Tx(Protocol):
     """One open transaction of a database."""
 
-    wakeups: dict[str, int]  # kinds of work that the transaction writes, with the ms until each is due
-    after_commit: list[Callable[[], None]]  # callbacks after the commit, on the event loop: metric updates
+    wakeups: dict[str, int]  # kind of work that the transaction writes → ms until the work is due
+    after_commit: list[Callable[[], None]]  # called on the event loop after the commit, to update metrics
 
     async def run(self, query: str, **params: Any) -> list[Any]:
         """Run a named query of `queries/*.sql` with parameters bound by name; return its rows as sequences."""
@@ -104,12 +104,11 @@ class Database(Protocol):
 
 
 async def write_serialized(database: Database, function: TxFunction[T], group: str | None) -> T:
-    """Run a transaction function that locks a row which all changes of its kind lock.
+    """Run a transaction function that locks the setup's version or the end of the audit log.
 
-    Such rows are the setup's version and the end of the audit log. A transaction that waits for the row holds a
-    connection (on SQLite: the writer thread), so changes wait here before they take a connection. The queue is fair
-    between groups: a team, a person or, with None, the instance. Raises TooManyChanges if too many changes of the group
-    wait.
+    Every change locks one of these two rows. A transaction that waits for the row holds a connection (on SQLite: the
+    writer thread), so changes wait here before they take a connection. The queue is fair between groups: a team, a
+    person or, with None, the instance. Raises TooManyChanges if too many changes of the group wait.
     """
     try:
         async with database.serialized.slot(group or ""):

@@ -79,7 +79,7 @@ def _is_writable(path: Path) -> bool:
 
 
 def _access_fault(path: Path, alternative: str) -> tuple[str, str]:
-    """Return why a file or folder is not writable, and the fix; `alternative` says what else to do."""
+    """Return why a file or folder is not writable, and the fix. `alternative`: text of another possible fix."""
     if os.statvfs(path).f_flag & os.ST_RDONLY:
         return f"{path} is on a read-only file system", f"Mount it writable, or {alternative}"
     ownership = f"belongs to {_user_name(path.stat().st_uid)} and is not writable for {_user_name(os.geteuid())}"

@@ -42,7 +42,7 @@ def notify(folder: Path, text: str, own_name: str) -> None:
 def has_listener(folder: Path) -> bool:
     """Return whether a live process listens in the folder."""
     for pipe in folder.glob(f"*/{PIPE_NAME}"):
-        with contextlib.suppress(OSError):  # it has no reader
+        with contextlib.suppress(OSError):  # raised by a pipe without a reader
             os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
             return True
     return False
@@ -50,9 +50,9 @@ def has_listener(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def listen(folder: Path, on_notify: Callable[[list[str]], None]) -> Iterator[str]:
-    """Call `on_notify` on the running loop with the words that other processes have written to this listener's pipe.
+    """Call `on_notify` on the running event loop with the words that other processes write to this listener's pipe.
 
-    Yields the name of this listener's subfolder.
+    The context value is the name of this listener's subfolder.
     """
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as own_folder:
@@ -61,7 +61,7 @@ def listen(folder: Path, on_notify: Callable[[list[str]], None]) -> Iterator[str
         # Also open for writing, so that there is never an end of file
         descriptor = os.open(new_pipe, os.O_RDWR | os.O_NONBLOCK)
         try:
-            new_pipe.rename(Path(own_folder, PIPE_NAME))  # under its final name, a pipe has a reader or is stale
+            new_pipe.rename(Path(own_folder, PIPE_NAME))  # a pipe with its final name has a reader or is stale
             loop = asyncio.get_running_loop()
             loop.add_reader(
                 descriptor, lambda: on_notify(os.read(descriptor, READ_BYTES).decode("ascii", "replace").split())

@@ -18,7 +18,7 @@ GROUP_MAX = 512  # weight at which a transaction takes no further items, to boun
 
 
 class GroupCommit(Generic[Item, Result]):
-    """Runs one transaction at a time, each for all items that were submitted during the one before.
+    """Runs one transaction at a time, each for all items that were submitted during the previous transaction.
 
     `weigh`: returns the weight of an item, which counts toward GROUP_MAX; None counts each item as 1.
     """

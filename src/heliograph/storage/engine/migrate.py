@@ -87,8 +87,8 @@ def schema_files() -> list[tuple[int, str]]:
 def pending(current: int, needed: int, dialect: Dialect) -> list[SchemaFile]:
     """Return the schema files to apply to a database at version `current`.
 
-    `needed`: the lowest schema version that a Heliograph must know to use this database. Raises ForeignSchema if this
-    code cannot use the database.
+    `needed`: the lowest schema version that code must support to use this database. Raises ForeignSchema if this code
+    cannot use the database.
     """
     files = schema_files()
     newest = files[-1][0]

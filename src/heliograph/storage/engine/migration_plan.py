@@ -30,7 +30,7 @@ class MigrationStep(msgspec.Struct, frozen=True, kw_only=True):
     table: str
     rows: int
     seconds: float  # estimate
-    blocks: bool  # writes to the table wait meanwhile
+    blocks: bool  # writes to the table wait until this step ends
 
 
 def plan_steps(

@@ -87,7 +87,7 @@ def is_outage(error: Exception) -> bool:
         return False
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "XX")[:2] in OUTAGE_CLASSES
-    return not isinstance(error, ValueError)  # a parameter of the wrong type
+    return not isinstance(error, ValueError)  # ValueError: a parameter has the wrong type
 
 
 @contextmanager
@@ -179,7 +179,7 @@ async def connect(hosts: Hosts) -> Any:
 
 
 async def is_pooled(connection: Any, within_s: float) -> bool:
-    """Return whether a pooler may run each transaction in another session; settings must not change then (ADR 0031)."""
+    """Return whether a pooler may run each transaction in another session; if so, keep all settings (ADR 0031)."""
     query = f"SELECT 1 WHERE pg_backend_pid() = {connection.get_server_pid()}"
     return bool(await connection.execute(query, timeout=within_s) == "SELECT 0")
 

@@ -23,7 +23,7 @@ ERROR_XML = re.compile("<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTAL
 
 
 class S3Bucket(msgspec.Struct, frozen=True):
-    """Location of the objects, and credentials; without keys, those of the environment or the machine's role apply."""
+    """Location and credentials of the bucket. Without keys, credentials come from the environment or machine role."""
 
     name: str
     prefix: str = ""

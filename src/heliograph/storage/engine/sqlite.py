@@ -38,14 +38,14 @@ apsw.initialize()
 BUSY_MS = 10_000  # maximum wait for another process's write, for example `heliograph apply`
 RETRY_MS = 1  # SQLite's own busy handler sleeps up to 100 ms at a time, during which others may take the lock
 BEGIN_AND_END_BY_KIND = {"read": ("BEGIN", "ROLLBACK"), "write": ("BEGIN IMMEDIATE", "COMMIT")}
-# The maximum of apsw. In its cache every execution takes a slot, even of the same statement. With one execution for
-# each accepted row, inserts would evict the worker's statements, so one execution inserts 32 or 4 small rows.
+# The maximum of apsw. Every execution takes an entry of apsw's cache, even of the same statement. With one execution
+# per accepted row, inserts would evict the worker's statements, so one execution inserts 32 or 4 small rows.
 STATEMENT_CACHE_SIZE = 512
 ROWS_PER_INSERT = (32, 4)
 # No mutex per SQLite call: only one thread uses a connection at a time.
 OPEN_FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOMUTEX
 READERS = 8  # threads start on demand: a lookup must not wait for a few slow searches
-# Errors that the statement did not cause (ADR 0018), because the database is locked or resources are exhausted.
+# Errors of a locked database or exhausted resources: the statement itself is not at fault (ADR 0018).
 BUSY_ERRORS = (
     apsw.BusyError,
     apsw.LockedError,

@@ -1,8 +1,8 @@
 """PostgreSQL with a streaming standby for lists, search, statistics and exports.
 
-Such a read begins by asking the primary for its position in the WAL, and uses the standby only once it has replayed the
-WAL up to there. So the read sees everything that was committed when it began, by any process. If the standby is
-behind or unavailable, only the primary is used for RETRY_S seconds (ADR 0044).
+Such a read begins with a query of the primary's position in the WAL, and uses the standby only once the standby has
+replayed the WAL up to this position. So the read sees everything that any process had committed before the read began.
+If the standby is behind or unavailable, only the primary is used for RETRY_S seconds (ADR 0044).
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class ReplicatedPostgres:
 
     def __init__(self, primary: Database, standby: Database) -> None:
         self._primary, self._standby = primary, standby
-        self._retry_at = 0.0  # event loop time
+        self._retry_at = 0.0  # event loop time from which the standby may be used again
         self._fault = ""  # metrics label of the last fault; empty while the standby answers
         self.wakeups, self.serialized = primary.wakeups, primary.serialized
         self.write, self.read, self.probe, self.listen = primary.write, primary.read, primary.probe, primary.listen
@@ -75,7 +75,7 @@ async def log_position(tx: Tx) -> tuple[int, int]:
 def _after_replay(function: TxFunction[T], position: int, system: int) -> TxFunction[T]:
     """Return a transaction function that waits until the standby has replayed the WAL up to `position`, then reads.
 
-    Each query of the transaction has a snapshot of its own, so those of `function` are later than the check.
+    Each query of the transaction has a snapshot of its own, so the queries of `function` see what the check has seen.
     """
 
     @wraps(function)

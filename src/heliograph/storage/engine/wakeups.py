@@ -14,7 +14,7 @@ ALWAYS_NOTIFIED = (SETUP, INBOX)  # other processes need this wakeup even if a l
 
 NOTIFY_INTERVAL_S = 0.01  # minimum interval between notifications to other processes; wakeups in between are combined
 POLL_S = 1.0  # poll interval while notifications from other processes arrive
-FALLBACK_POLL_S = 0.2  # poll interval while they do not arrive
+FALLBACK_POLL_S = 0.2  # poll interval while notifications from other processes do not arrive
 
 
 class Wakeup:

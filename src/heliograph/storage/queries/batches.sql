@@ -16,7 +16,7 @@ GROUP BY m.batch, m.status;
 
 -- name: lock_batches
 -- Lock the unfinished batches among these, before `finish_batches`.
--- Of two transactions that end the last two messages, one waits here and then sees the result of the other.
+-- If two transactions finish the last two messages, the second one waits here and then sees the result of the first.
 SELECT id FROM batch WHERE id IN (SELECT id FROM rows(:ids, id text) AS r) AND done_at IS NULL
 ORDER BY id
 FOR UPDATE  --postgres

@@ -115,7 +115,7 @@ FROM rows(:claims, key bigint, epoch bigint, shared smallint, alone smallint) AS
 WHERE outbox.key = r.key AND outbox.epoch = r.epoch AND outbox.owner || '' = :owner;
 
 -- name: leave_isolation
--- Record that a worker no longer processes these claims alone; a crash of the worker does not count against them then.
+-- Record that a worker no longer processes these claims alone; a later crash of the worker does not count against them.
 UPDATE outbox SET alone = alone - 1
 FROM rows(:claims, key bigint, epoch bigint) AS r
 WHERE outbox.key = r.key AND outbox.epoch = r.epoch AND outbox.owner || '' = :owner;

@@ -27,8 +27,8 @@ from heliograph.domain.search.trigrams import (
 from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, Tx
 
-SETTLED_MS = 300_000  # longer than any transaction may last
-STALE_MS = DAY_MS
+SETTLED_MS = 300_000  # age from which a message cannot be older than an open transaction
+STALE_MS = DAY_MS  # delay before a block with deleted messages is rebuilt
 MISSING_BLOCKS_MAX = 64  # maximum number of unbuilt blocks to choose from
 MESSAGES_PER_SLICE = 64  # messages processed before yielding to the event loop
 YIELD_S = 0.002

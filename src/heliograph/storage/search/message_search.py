@@ -24,7 +24,7 @@ from heliograph.storage.search import query as index_query
 from heliograph.storage.search.query import CountResult, SearchFilter
 from heliograph.webhooks.store import StoredAttempt
 
-FAILURE_STATES = ("bounced", "complained", "failed")  # states that one of several recipients may have
+FAILURE_STATES = ("bounced", "complained", "failed")  # states of a recipient by which messages can be searched
 FAILED_BATCH = 500
 LATEST_TIME = 1 << 47  # later than any time in an id
 NEWEST = (1 << 62) - 1
@@ -38,9 +38,9 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
     channel: Channel | None = None
     status: str | None = None
-    failure: str | None = None  # one of FAILURE_STATES, which any recipient has; set either this or `status`
+    failure: str | None = None  # one of FAILURE_STATES that any recipient has; set either `failure` or `status`
     address: str | None = None  # normalised; not combined with `needle`, `id_start`, `key_id` or `domain`
-    needle: SearchQuery | None = None  # part of a recipient, of the subject or of the id
+    needle: SearchQuery | None = None  # substring of a recipient, the subject or the id
     id_start: str | None = None  # beginning of the id, with its prefix
     template_id: str | None = None
     tag: tuple[str, str] | None = None  # name and value
@@ -204,7 +204,10 @@ async def count_messages(tx: Tx, team: int, search: Search, limit: int) -> Count
 
 
 async def count_by_state(tx: Tx, team: int, search: Search, limit: int) -> dict[str, int]:
-    """Count the messages of a tag or template by state, up to `limit` per channel."""
+    """Return state → number of messages with the searched tag or template.
+
+    Counts the newest `limit` messages of each channel with the tag, or up to `limit` per state with the template.
+    """
     if search.tag is None:
         all_states = dict.fromkeys(
             state for channel in _possible_channels(search) for state in STATES_BY_CHANNEL[channel]
@@ -406,7 +409,7 @@ async def _search_by_address(tx: Tx, team: int, search: Search) -> SearchPage[Me
         row_by_key |= {row[0]: MessageListRow(*row) for row in rows}
         found_count += len(rows)
         block, step = block - step, min(2 * step, 1024)
-        if not rows:  # no rows here: continue at the next older block
+        if not rows:  # no matching rows in this block: continue at the next older block
             ((block,),) = await tx.run("next_recipient_block", span=block + 1)
     return _result_page(sorted(row_by_key.values(), key=lambda row: row.key, reverse=True), search.limit, None)
 

@@ -25,7 +25,7 @@ from heliograph.domain.setup.records import Channel
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.search.index import existing_blocks
 
-READ_MAX = 10_000  # about the maximum of messages that one search reads
+READ_MAX = 10_000  # approximate maximum number of messages that one search reads
 STEP_MAX = 512  # maximum blocks that are read at once
 COUNT_BLOCKS_MAX = 1000  # four million messages, newest first
 SAMPLED_BLOCKS = 8  # blocks in which index terms are counted
@@ -235,10 +235,10 @@ async def _read_messages(
 
 
 async def _continue_id(tx: Tx, team: int, key: int, key_range: tuple[int, int], oldest_first: bool) -> str | None:
-    """Return the id after which the next search continues; None if the team has no message in the block's checked part.
+    """Return the id after which the next search continues: that of the team's last checked message.
 
-    The search stopped at `key`, whose message may belong to another team. Then the id is that of the team's last
-    message that was checked before it.
+    The search stopped at `key`, whose message may belong to another team. None if the checked part of the block has no
+    message of the team.
     """
     block = key >> BLOCK_BITS
     lowest, highest = (block << BLOCK_BITS, key) if oldest_first else (key, (block + 1) << BLOCK_BITS)
