@@ -34,8 +34,8 @@ class InboundMailService:
     ) -> None:
         """Store a mail once for each recipient team and publish its events.
 
-        Raises StorageLimitReached if a team's storage is full. The sender then sends the mail again, which is ignored
-        for teams that already have it.
+        Raises StorageLimitReached if a team's storage is full. The sender then sends the mail again; teams that already
+        have the mail ignore the repetition.
         """
         digest = await self._store.inbound_mail.store_raw(raw)
         for team, addresses in self._group_by_team(recipients):

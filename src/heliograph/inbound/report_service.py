@@ -64,7 +64,7 @@ async def store_recipient_report(store: Store, message_id: str, position: int, r
 
 
 async def count_complaint(store: Store, feedback_key: bytes, source: FeedbackSource) -> None:
-    """Count a complaint that names only a team (by the mail's Feedback-ID), no message; ignore deleted teams."""
+    """Count a complaint that names a team (by the mail's Feedback-ID), but no message; ignore deleted teams."""
     for id_, team in store.setup.current.teams.items():
         if hash_team(feedback_key, id_) == source.team:
             await store.complaint_rates.count_unattributed(team.record.ref, source.name)

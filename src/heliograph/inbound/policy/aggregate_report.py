@@ -28,7 +28,7 @@ TEXT_MAX = 1000  # maximum characters of a value
 COUNT_MAX = 10**12  # maximum mails or sessions of a report, so that the sum of millions of reports fits into 64 bits
 PROLOG_MAX = 64 * KIB  # maximum bytes before the root element
 PROLOG_STEP = 256  # bytes parsed at once before the root element: a document type is refused before most of it is read
-CACHED_DOMAINS = 1000  # the same few domains repeat in the rows of a report
+CACHED_DOMAINS = 1000  # size of the cache of parsed domains: the rows of a report repeat the same few domains
 DAY_MAX = 2_932_896  # 9999-12-31, in days since 1970
 
 # RFC 8460, 4.3

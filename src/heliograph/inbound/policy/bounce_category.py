@@ -1,4 +1,4 @@
-"""Sorts failures into four categories for statistics. bounce_classifier.py decides about suppressions."""
+"""Sorts failures into four categories for statistics; bounce_classifier.py decides which addresses are suppressed."""
 
 import re
 from collections.abc import Mapping
@@ -42,6 +42,6 @@ def category_of(status: str, detail: Mapping[str, Any]) -> Category:
     if category_by_code and category_by_code != "policy":
         return category_by_code
     category_by_text = next((category for pattern, category in _CATEGORY_BY_PHRASE if pattern.search(text)), None)
-    if category_by_code:  # a policy code, which spam filters use too
+    if category_by_code:  # a policy code; spam filters also use it for bad content
         return "content" if category_by_text == "content" else category_by_code
     return category_by_text or "infrastructure"

@@ -35,7 +35,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     address_fault: bool = False  # the address itself is invalid
     permanent: bool = True
-    weak: bool = False  # vague phrase: other reasons take precedence; if the phrase blames the address, codes do too
+    weak: bool = False  # vague phrase: other reasons and, if it blames the address, codes take precedence over it
 
 
 def _reason(

@@ -54,9 +54,9 @@ def parse_status_groups(mail: ReceivedMail) -> list[RecipientGroup]:
 
 
 def choose_group(groups: Sequence[RecipientGroup], our_recipient: str | None) -> RecipientGroup | None:
-    """Return the group about our recipient; if there is none, one without an address; otherwise any group.
+    """Return the group about our recipient; if there is none, a group without an address, or else any group.
 
-    Among equally relevant groups, one with the action `failed` is preferred.
+    Among equally relevant groups, a group with the action `failed` is preferred.
     """
     return min(
         groups, key=lambda group: (_relevance_rank(group, our_recipient), group.action != "failed"), default=None

@@ -1,8 +1,8 @@
 """Splits a mail from an untrusted sender into a flat list of decoded parts.
 
-Invalid mail raises no exception, and memory is bounded. An enclosed message (the returned original) is one part that is
-not parsed, so that our own text is not mistaken for the remote server's. An attached `multipart/report` is parsed,
-because it cannot be our mail.
+Invalid mail raises no exception, and memory is bounded. An enclosed message is one part whose body is not parsed: in a
+bounce it is a copy of the mail that we sent, whose text must not be mistaken for the remote server's. Only an attached
+`multipart/report` is parsed as well, because it is a forwarded bounce: we never send that type.
 """
 
 import re
@@ -77,7 +77,7 @@ def _parse_parts(raw: bytes, depth: int, parts: list[Part]) -> Fields:
     for leaf in parse_leaves(mail, first_values(fields), body, LIMITS):
         content = decode_content(mail, leaf)
         if leaf.type == "message/rfc822" and depth < DEPTH_MAX and _is_report(content):
-            _parse_parts(content.lstrip(b"\n"), depth + 2, parts)  # an attached report has parts itself
+            _parse_parts(content.lstrip(b"\n"), depth + 2, parts)  # the attached report has parts of its own
         elif len(parts) < PARTS_MAX:
             parts.append(_to_part(leaf, content))
     return _decode_fields(first_values(fields))

@@ -21,7 +21,7 @@ CLASSIFIED_MAX = 1200  # maximum characters classified, which takes at most 10 m
 _HOST_VERBS = frozenset[Verb]({"connect", "ehlo", "starttls", "auth", "rset"})
 RECIPIENT_VERBS = frozenset[Verb]({"rcpt", "data", "body", "final"})
 
-# Google: unusual rate from this IP address or network. Microsoft: too many messages or connections.
+# Enhanced codes of a refusal because of the rate, as used by Google (4.7.28, 4.7.29) and Microsoft
 RATE_CODES = ("4.7.28", "4.7.29", "4.7.508", "4.7.500")
 # Phrases that mean a refusal because of the rate, even if the reply also names another reason, such as spam.
 _RATE_PHRASE = re.compile(

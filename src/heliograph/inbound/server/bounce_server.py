@@ -209,7 +209,7 @@ class InboundMailHandler:
         return None
 
     async def _lookup_sender(self, origin: SmtpOrigin, file: IO[bytes]) -> SenderLookups | None:
-        """Query DNS about the mail's sender. Other mails are processed meanwhile, because DNS may take seconds."""
+        """Query DNS about the mail's sender. DNS may take seconds, so other mails are processed at the same time."""
         if self._query_dns is None:
             return None
         file.seek(0)

@@ -16,7 +16,7 @@ from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Event, Publisher
 
 AUTOMATIC_MAX = 10  # maximum automatic mails that are published per sender and hour; more suggest a mail loop
-AFTER_ANY_ID = "rcv_~"
+AFTER_ANY_ID = "rcv_~"  # greater than the id of every inbound mail
 PAGE_OCTETS_MAX = 8 * MIB  # maximum octets of the records on a page, which has at least one record
 
 # published: stored with an event. held: stored without an event, because of a possible mail loop. known: stored before.
@@ -76,7 +76,7 @@ class InboundMailStore:
         return [InboundMailRow(*row) for row in rows]
 
     async def list_page(self, team: int, before: str, limit: int, reserve_memory: ReserveMemory) -> InboundMailPage:
-        """Return a page of a team's mails as in their events, newest first, with at most PAGE_OCTETS_MAX octets."""
+        """Return a page of a team's mails, newest first: the `data` of their events, up to PAGE_OCTETS_MAX octets."""
         rows = await self.list_newest(team, before, limit + 1)
         ids: list[str] = []
         octets = 0

@@ -101,17 +101,17 @@ class OptOutStore:
         return await self._database.read(read_opt_outs)
 
     async def list_page(self, team: int, after: OptOutCursor, limit: int) -> list[OptOut]:
-        """Return a page of opt-outs, and one more than `limit` if another page follows."""
+        """Return opt-outs, newest first: up to `limit`, and one more if another page follows."""
         cursor_params = {"at": after.created_at, "phone": after.phone, "channel": after.channel, "limit": limit + 1}
         rows = await self._database.read_standby(lambda tx: tx.run("list_opt_outs", team=team, **cursor_params))
         return [OptOut(*row) for row in rows]
 
     async def find_cursor(self, team: int, phone: str, channel: str) -> OptOutCursor:
-        """Return the position of a phone's opt-out, even if it was removed; without a channel, of the oldest one."""
+        """Return the list position of a phone's opt-out, even if removed; if `channel` is empty, of the oldest one."""
         return await self._database.read(lambda tx: _find_cursor(tx, team, phone, channel))
 
     async def add(self, team: int, phone: str, channel: str, entry: AuditEntry) -> bool:
-        """Add an opt-out of a phone; return False if it exists. Only a new one writes the audit entry."""
+        """Add an opt-out of a phone; return False, without an audit entry, if it already exists."""
         row, publisher = (team, phone, channel, "manual", self._clock.team_now(team)), self._publisher
 
         async def insert(tx: Tx) -> bool:

@@ -21,7 +21,7 @@ ReportResult = Literal["taken", "known", "nobody", "later"]
 async def store_provider_reports(
     tx: Tx, carrier: str, reports: Sequence[ProviderReport], *, replay_id: str, at: int, publisher: Publisher
 ) -> list[ReportResult]:
-    """Store a provider's reports; return the result of each. `replay_id`: the same for repeats of a callback."""
+    """Store a provider's reports; return the result of each. `replay_id`: equal for all repetitions of a callback."""
     callback_key = {"carrier": carrier, "id": replay_id}
     if replay_id and not await tx.run("insert_callback_seen", **callback_key, created_at=at):
         return ["known"] * len(reports)
@@ -103,7 +103,8 @@ async def _store_early_report(
 ) -> ReportResult:
     """Store a report until its delivery attempt is recorded.
 
-    One report is stored for each recipient. The provider must send a second one that differs again later.
+    Only one report per recipient is stored. A second, different report is refused with `later`, so that the provider
+    repeats it.
     """
     report = msgspec.json.encode(provider_report.report).decode()
     recipient_key: dict[str, Any] = {"message": recipient.message, "position": recipient.position}
@@ -114,10 +115,10 @@ async def _store_early_report(
 
 
 async def _store_unassigned_report(tx: Tx, carrier: str, report: ProviderReport, at: int) -> ReportResult:
-    """Handle a report that matches no message: record it if it is about a verification code sent by mail.
+    """Handle a report that matches no message: record the report if it is about a verification code sent by mail.
 
-    Otherwise, if it has only the carrier's id, store it for a minute, in case its delivery attempt is recorded only
-    then.
+    Otherwise, a report that names its message only by the carrier's id is stored for a minute, because the message's
+    delivery attempt may not be recorded yet.
     """
     reports = [CarrierReport(id_, report.report) for id_ in report.carrier_ids]
     if reports and await outcomes.record_code_receipts(tx, carrier, reports, at):

@@ -23,10 +23,10 @@ class ReportStore:
     async def store_by_carrier(
         self, carrier: str, reports: Sequence[CarrierReport], skip_known: bool = False
     ) -> Sequence[bool | Exception]:
-        """Store reports. Return for each whether the carrier's message id is known, or the exception that it raised.
+        """Store reports. Return for each report whether its message id is known, or the exception that it caused.
 
-        A report with an unknown id is stored for at most a minute, in case its delivery attempt is recorded only then.
-        With `skip_known`, a report is ignored if an identical one is already stored.
+        A report with an unknown id is kept for a minute, because the send may not be recorded yet. `skip_known`: ignore
+        a report that is identical to a stored one.
         """
         now, publisher = self._clock.now(), self._publisher
         return await self._database.write(
@@ -38,7 +38,7 @@ class ReportStore:
     async def store_by_provider(
         self, carrier: str, reports: Sequence[ProviderReport], *, replay_id: str = ""
     ) -> Sequence[ReportResult]:
-        """Store reports and return the result of each. `replay_id`: the same if the provider repeats a callback."""
+        """Store reports and return the result of each. `replay_id`: equal for all repetitions of the same callback."""
         now, publisher = self._clock.now(), self._publisher
         return await self._database.write(
             lambda tx: store_provider_reports(
@@ -47,7 +47,7 @@ class ReportStore:
         )
 
     async def store_by_recipient(self, message_id: str, position: int, report: Report) -> None:
-        """Store a report from a returned mail, even if its delivery attempt is not recorded yet."""
+        """Store the report of a bounced mail, even if the send is not recorded yet."""
         now, publisher = self._clock.now(), self._publisher
         await self._database.write(
             lambda tx: outcomes.record_bounce(tx, message_id, position, report, at=now, publisher=publisher)
