@@ -1,1 +1,1 @@
-"""Domain rules of the spec as pure functions: no await, no SQL, no clock, no randomness."""
+"""Rules of the spec as pure functions: no await, no SQL, no clock, no randomness."""

@@ -28,7 +28,7 @@ PhoneNumber = Annotated[str, describe("Phone number in E.164 format.", example="
 
 
 class RecipientChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields that a message event adds to the message's record."""
+    """A recipient's state change: the fields that a message event has in addition to those of the message."""
 
     status: Annotated[str | None, describe("The recipient's new state.", example="delivered", enum=_STATES)]
     message_status: Annotated[

@@ -13,10 +13,10 @@ from heliograph.domain.setup.records import Channel, Team
 
 _UNPUBLISHED_STATE = "queued"
 
-HELD = "message.held"  # published once for a message that waits for approval
-RELEASED = "released"  # only in the timeline of a message that was released
+HELD = "message.held"  # event type: published once for a message that waits for approval
+RELEASED = "released"  # event type: only in the timeline of a message that was released after its approval
 DELAYED = "email.delayed"  # not a state: published once for an email that is delayed
-TEST = "webhook.test"  # created for one webhook and sent only there
+TEST = "webhook.test"  # created for one webhook and sent only to this webhook
 EVENT_TYPES: tuple[str, ...] = (
     *(
         f"{channel}.{state}"
@@ -45,7 +45,7 @@ EVENT_TYPES: tuple[str, ...] = (
     HELD,
     TEST,
 )
-# Published only in webhook formats that have this event; in others the response to the send is enough (contract 10).
+# Published only in webhook formats of services that have such an event (contract 10).
 SCHEDULED = "email.scheduled"
 # Names to which a webhook can subscribe.
 SUBSCRIPTION_NAMES: tuple[str, ...] = (
@@ -60,11 +60,12 @@ TYPES_BY_GROUP: dict[str, tuple[str, ...]] = {
     for group in dict.fromkeys(name.partition(".")[0] for name in EVENT_TYPES)
 }
 
-SIMULATED = "simulated"  # in the detail of a simulator's report
-NEXT_AT = "next_attempt_at"  # in the detail of a deferred attempt: time of the next attempt
-DELAY = "delay"  # in the detail of `email.delayed`: start, next attempt and deadline
-EXPIRED = "expired"  # in the detail of the last attempt: no time is left for another
-BOUNCE_SUPPRESSED = "suppressed"  # false in the detail of a bounce whose address is not suppressed
+# Keys in the `detail` of timeline entries
+SIMULATED = "simulated"  # true: a simulator reported the outcome
+NEXT_AT = "next_attempt_at"  # deferred attempt: time of the next attempt
+DELAY = "delay"  # `email.delayed`: start, next attempt and deadline
+EXPIRED = "expired"  # last attempt: no time is left for another attempt
+BOUNCE_SUPPRESSED = "suppressed"  # bounce: false if the address is not suppressed
 BODY_MAX = 20_000  # bytes; inbound messages may have 256 KiB and are shortened separately (contract 17)
 DETAIL_MAX = 4096  # bytes of a carrier's response
 _TRUNCATED_FIELDS = ("to_addresses", "cc")  # truncated to the first item if the body is too large even without headers

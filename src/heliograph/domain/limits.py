@@ -12,8 +12,8 @@ RECIPIENTS_MAX = 50
 REPLY_TO_MAX = 10
 SUBJECT_MAX = 200  # code points, for an email without a template
 ATTACHMENTS_MAX = 20
-ATTACHMENT_MAX = 10 * MIB  # one attachment, decoded, inclusive
-ATTACHMENTS_TOTAL_MAX = 25 * MIB  # all attachments of a send, decoded, inclusive
+ATTACHMENT_MAX = 10 * MIB  # one attachment after base64 decoding
+ATTACHMENTS_TOTAL_MAX = 25 * MIB  # all attachments of a send after base64 decoding
 LOCAL_PART_MAX = 64  # octets (contract 4)
 NAME_ADDR_MAX = 4 * KIB  # characters of `from`; display names have at most 200
 FILENAME_MAX = 4 * KIB  # only the last 4,096 characters are examined
@@ -25,8 +25,8 @@ VARIABLES_OCTETS_MAX = 256 * KIB  # variables as compact JSON (contract 4)
 
 # Requests (contract 1)
 EMAIL_BODY_MAX = 40 * MIB
-BATCH_BODY_MAX = 40 * MIB  # applies to every channel
-TEMPLATE_BODY_MAX = 2 * MIB  # requests with or for templates and layouts, including rendering
+BATCH_BODY_MAX = 40 * MIB  # request body of a batch on any channel
+TEMPLATE_BODY_MAX = 2 * MIB  # requests that create, change or render templates and layouts
 BODY_MAX = 64 * KIB
 HTML_MAX = 512 * KIB  # characters of one part of a template
 PARSE_IN_THREAD_MIN = 256 * KIB  # bodies above this size are parsed outside the event loop
@@ -38,11 +38,11 @@ JSON_VALUES_MAX = 200_000
 CALLBACK_INLINE_MAX = 16 * KIB  # larger bodies are verified and parsed in a thread
 CALLBACK_VALUES_MAX = 100_000  # JSON values per callback: msgspec holds the GIL while it decodes
 CALLBACK_EVENTS_MAX = 10_000  # events per callback
-CALLBACK_ID_RETENTION_MS = 30 * DAY_MS  # how long callback ids are stored; longer than any provider retries
+CALLBACK_ID_RETENTION_MS = 30 * DAY_MS  # how long callback ids are stored; longer than the retry period of any provider
 
 BATCH_MAX = 500  # messages per batch (contract 16)
-SHARED_CONTENT_MIN = 16 * KIB  # equal bodies of sandbox mails are stored once if they are larger than this
-BATCH_CONTENT_MAX = 64 * MIB  # rendered content of all messages: one transaction, held in memory
+SHARED_CONTENT_MIN = 16 * KIB  # equal bodies of sandbox mails above this size are stored only once
+BATCH_CONTENT_MAX = 64 * MIB  # rendered content of all messages, which is held in memory and stored in one transaction
 
 # SMS (spec 8)
 SMS_BODY_MAX = 1600  # characters

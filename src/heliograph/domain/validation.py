@@ -128,7 +128,7 @@ def _mismatch_text(value: Any, type_: Any, annotation: msgspec.Meta) -> str:
 
 
 def _member_types(type_: Any) -> tuple[Any, ...]:
-    """Return the types that a value may have, without annotations."""
+    """Return the members of a union type, or else the type itself, without annotations."""
     bare = get_args(type_)[0] if get_origin(type_) is Annotated else type_
     if get_origin(bare) not in (Union, UnionType):
         return (bare,)

@@ -43,7 +43,7 @@ class Link(msgspec.Struct, frozen=True):
     expires_at: int = 0  # 0: default validity of the purpose
 
     def requires_sign_in(self, person: Person) -> bool:
-        """Return whether the person is invited and can already sign in, and so must sign in to accept.
+        """Return whether the person must sign in to accept the invitation: true if the person can already sign in.
 
         A person from an identity provider has no password, and an unverified link must not set one.
         """
@@ -69,7 +69,7 @@ class RoleChange(msgspec.Struct, frozen=True, kw_only=True):
     invalidates_links: bool = False  # the person's links become invalid
     invalidates_created_links: bool = False  # the links that the person created for others become invalid
     invalidates_invites: tuple[str, ...] = ()  # teams whose invitation links to the person become invalid
-    link: Link | None = None  # new link for the person
+    link: Link | None = None  # new link to create for the person
     deletes_person: bool = False
 
 
@@ -99,7 +99,7 @@ def set_roles(
             invalidates_links |= bool(old_role)
         if new_invitation != old_invitation:
             new_invitations[team] = new_invitation
-            # Links of the old invitation offer another role.
+            # The links of the old invitation offer the old role.
             invalidates_invites |= {team, ""} if old_invitation else set()
     if not new_roles and not new_invitations:
         return None
@@ -160,10 +160,10 @@ def check_not_last(current: CurrentRoles, team: str) -> None:
 
 
 def is_link_allowed(link: Link, current: CurrentRoles, creator: CurrentRoles) -> bool:
-    """Return whether the creator of a link may still create it.
+    """Return whether the creator of an invitation or password-reset link still has the right to create it.
 
-    An owner may invite people to the team. A new password gives access to the whole account, so an owner may reset the
-    password only of a person who is in no other team.
+    An owner has the right to invite people to the team. A new password gives access to the whole account, so an owner
+    can reset the password only of a person who is in no other team. Links for other purposes are always allowed.
     """
     if link.purpose not in ("invite", "reset"):
         return True

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 ERASE_ACTION = "audit.erase"  # action that records a rewritten entry: its subject is the key, its detail the new hash
-ADOPT_ACTION = "audit.adopt"  # action that records which entries were written without the chain
+ADOPT_ACTION = "audit.adopt"  # action of an entry that lists entries which were written without a link of the chain
 
 
 class ChainLink(msgspec.Struct, frozen=True):
@@ -71,12 +71,12 @@ def _hash(parts: list[Any]) -> str:
 
 
 class ChainVerifier:
-    """Verifies links in order and remembers the first invalid one."""
+    """Verifies links in order and remembers the first invalid link."""
 
     def __init__(self) -> None:
         self.position, self.last_link = 0, ""
         self._broken: BrokenLink | None = None
-        # key → current hash, of rewritten entries without the later entry that must record the rewrite (`audit.erase`)
+        # key → current hash of each rewritten entry; a later entry (`audit.erase`) must record this hash
         self._rewritten: dict[int, str] = {}
 
     def verify(self, entry: ChainLink) -> None:

@@ -3,7 +3,7 @@
 from heliograph.domain.limits import DAY_MS
 from heliograph.domain.setup.records import CarrierRecord
 
-# Option with which callbacks of a provider are verified; without this option the callback URL is not served.
+# Provider → option that verifies its callbacks; if the option is not set, the callback URL is not served.
 _VERIFICATION_OPTION_BY_PROVIDER = {"ses": "callback_topic", "sendgrid": "callback_key"}
 
 

@@ -12,7 +12,7 @@ WAIT_MAX_MS = 60 * SECOND_MS
 
 
 class Circuit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Open circuit of a carrier: nothing is sent before `until`; then one probe at a time decides.
+    """Open circuit of a carrier: nothing is sent before `until`; after that, one probe at a time is sent.
 
     Every process learns of an open circuit within a second. A closed circuit has no record.
     """

@@ -30,17 +30,17 @@ class EmailContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     attachments: list[File] = []
     unsubscribe_url: str = ""  # for List-Unsubscribe, unless the caller sets it
     feedback_id: str = ""  # Feedback-ID header, unless the caller sets one
-    variables: dict[str, Any] = {}  # as sent by the caller; stored to try a template's draft on recent sends
+    variables: dict[str, Any] = {}  # as sent by the caller; stored to preview template drafts with recent variables
 
 
 _SHARED_FIELDS = ("from_name", "from_address", "html", "text")
 
 
 def split_email_content(content: EmailContent) -> tuple[bytes, bytes]:
-    """Split the content into the JSON of this mail alone, and the members that other mails may share.
+    """Split the content into JSON that belongs to this mail alone, and JSON members that other mails may share.
 
-    The shared members are JSON without braces. The members include the sender, so that an older version of Heliograph
-    cannot mistake the first part for a complete mail.
+    The shared members are JSON without braces. They include the sender, so that an older version of Heliograph cannot
+    mistake the first part for a complete mail.
     """
     fields: dict[str, Any] = msgspec.to_builtins(content)
     shared = {name: fields.pop(name) for name in _SHARED_FIELDS if name in fields}
@@ -53,7 +53,7 @@ class SmsContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     platform_sender: bool = False  # `sender_id` is the platform default; a carrier with its own sender replaces it
     encoding: str
     segments: int  # billed segments, by the team's setting
-    parts: int  # parts as counted on the air interface
+    parts: int  # number of parts that phone networks transmit
     is_answer: bool = False  # reply to an inbound text; simulated phones do not answer it
     validity_s: int = 0  # validity period from the template; 0: the carrier's default
     variables: dict[str, Any] = {}  # as sent by the caller

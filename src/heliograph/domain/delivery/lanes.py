@@ -25,7 +25,7 @@ CONNECTION_WAIT_MAX_S = 0.25  # claimed messages should get a connection within 
 
 PRIORITIES: tuple[Priority, ...] = get_args(Priority)
 _TURNS_PER_ROUND = 20
-# Priority served first at this position of a round; "critical" at all others.
+# Position in a round → priority served first at this position; at all other positions "critical" is first.
 _PRIORITY_BY_TURN: dict[int, Priority] = {9: "normal", 19: "bulk"}
 
 
@@ -47,7 +47,7 @@ def next_concurrency(concurrency: int, slots: int, waited_s: float) -> int:
 
 
 def next_priority(turn: int, waiting: Container[Priority]) -> Priority | None:
-    """Return the most urgent waiting priority; but each waiting priority gets one turn in 20 (contract 16)."""
+    """Return the priority to serve: the most urgent one waiting, but each gets one turn in 20 (contract 16)."""
     preference: tuple[Priority, ...] = (_PRIORITY_BY_TURN.get(turn % _TURNS_PER_ROUND, "critical"), *PRIORITIES)
     return next((priority for priority in preference if priority in waiting), None)
 

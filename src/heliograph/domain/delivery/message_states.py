@@ -19,7 +19,7 @@ TRANSITIONS: dict[Channel, dict[str, frozenset[str]]] = {
         "queued": frozenset({"sending", "failed"}),
         "sending": frozenset({"sent", "bounced", "failed"}),
         "sent": frozenset({"delivered", "bounced", "failed"}),
-        "delivered": frozenset({"complained", "bounced", "failed"}),  # bounces and complaints can arrive late
+        "delivered": frozenset({"complained", "bounced", "failed"}),  # bounces and complaints can follow a delivery
         "bounced": _NO_TRANSITIONS,
         "complained": _NO_TRANSITIONS,
         "failed": _NO_TRANSITIONS,
@@ -47,10 +47,10 @@ STATES_BY_CHANNEL: dict[Channel, tuple[str, ...]] = {
 
 FINAL_STATES = frozenset({"delivered", "bounced", "complained", "read", "failed"})
 
-# The message's status is the first of these states that any recipient has.
+# A message's status is the first state in this list that any of its recipients has.
 _STATES_IN_DERIVING_ORDER = ("queued", "sending", "sent", "complained", "read", "delivered", "bounced", "failed")
 
-# A status only moves to the right: a late receipt replaces `failed`, a late bounce replaces `delivered`.
+# A message's status only moves to the right: a late receipt replaces `failed`, a late bounce replaces `delivered`.
 _PHONE_PROGRESS = ("queued", "sending", "sent", "failed", "delivered", "read")
 _PROGRESS_BY_CHANNEL: dict[Channel, tuple[str, ...]] = {
     "email": ("queued", "sending", "sent", "delivered", "failed", "bounced", "complained"),

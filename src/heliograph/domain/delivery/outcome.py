@@ -39,10 +39,10 @@ ConnectionFailure = Literal["unreachable", "server_silent", "encryption", "accou
 FORWARDING_FAILED = "forwarding_failed"
 # `reason` of an email that a provider did not send because of its own suppression list.
 PROVIDER_SUPPRESSED = "provider_suppressed"
-# Key in the detail of an SMS: the sender id that the carrier used.
+# Key in the detail of an SMS outcome, whose value is the sender id that the carrier used.
 SENDER = "sender"
 # Report statuses that are not message states: they only add a timeline entry.
-COMPLAINT = "complaint"  # by one of several recipients, and the report does not say which
+COMPLAINT = "complaint"  # complaint of one of several recipients; the report does not say of which one
 TIMELINE_ONLY_STATUSES = ("deferred", "unsubscribed", COMPLAINT)
 
 
@@ -124,7 +124,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 
     detail: dict[str, Any] = {}
     bounced: bool = False  # the address is invalid: status `bounced`, and the address is suppressed
-    # The recipient's mail server rejected the message: status `bounced`. With neither flag, the status is `failed`.
+    # The recipient's mail server rejected the message: status `bounced`. Without `bounced` and `by_inbox`: `failed`.
     by_inbox: bool = False
     absent: bool = False  # the recipient's domain does not exist; has an effect only when reported a second time
 
@@ -140,8 +140,8 @@ class Deferred(msgspec.Struct, frozen=True, kw_only=True):
     # The carrier stopped responding after data was sent. The message may have been sent, so no other carrier is tried.
     uncertain: bool = False
     held: bool = False  # deferred because of a problem or limit on our side; does not count as an attempt
-    overflow: str = ""  # id of the overflow carrier, which may send a held message now
-    absent: bool = False  # the recipient's domain was reported not to exist, for the first time and only recently
+    overflow: str = ""  # id of the overflow carrier, which may send the held message at once
+    absent: bool = False  # the recipient's domain was reported not to exist; a second report must confirm this
 
 
 Outcome = Accepted | Refused | Deferred

@@ -1,6 +1,6 @@
 """Pause after a mailbox provider refused a message because of the rate, shared by all processes.
 
-After the pause one process sends one message first; the others wait for the reply to it.
+After the pause, one process sends a first message (the probe); the other processes wait for the reply to this message.
 """
 
 import msgspec
@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from heliograph.domain.limits import MINUTE_MS, SECOND_MS
 
-PROBE_WAIT_MS = SECOND_MS  # wait for the reply to the message that is sent first after a refusal
-PROBE_LEASE_MS = 10 * SECOND_MS  # after this long without a reply to it another process may send one
+PROBE_WAIT_MS = SECOND_MS  # pause after the first refusal, and interval at which waiting processes check for its end
+PROBE_LEASE_MS = 10 * SECOND_MS  # wait for the reply to the first message; after this, another process sends a message
 REPEATED_PAUSE_MS = MINUTE_MS  # pause after the second refusal in succession; equals the pause of a host after a 421
 PAUSE_MAX_MS = 10 * MINUTE_MS
 
@@ -21,16 +21,16 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     refusals: int = 0  # refusals in succession; 0: there is no pause
     until: int = 0
     critical_until: int = 0
-    probe_by: str = ""  # process that sends one message first
-    probe_until: int = 0
+    probe_by: str = ""  # process that sends the first message after the pause
+    probe_until: int = 0  # end of that process's exclusive right to send
 
     def ends_at(self, *, is_critical: bool) -> int:
         return self.critical_until if is_critical else self.until
 
 
 def begin_pause(pause: Pause, attempted_at: int, refused_at: int, *, closes_connection: bool) -> Pause:
-    """Return the pause after a refusal: longer after each in succession, but not for critical messages."""
-    # A message attempted before the last refusal was under way then, so that its refusal tells nothing new.
+    """Return the pause after a refusal: longer after each successive refusal, except for critical messages."""
+    # A message that was sent before the last refusal adds no information: its refusal does not lengthen the pause.
     refusals = max(1, pause.refusals + (attempted_at >= pause.refused_at))
     first_ms = REPEATED_PAUSE_MS if closes_connection else PROBE_WAIT_MS
     repeated_ms = min(REPEATED_PAUSE_MS << min(refusals - 2, 10), PAUSE_MAX_MS) if refusals > 1 else first_ms
@@ -43,12 +43,12 @@ def begin_pause(pause: Pause, attempted_at: int, refused_at: int, *, closes_conn
 
 
 def end_pause(pause: Pause, attempted_at: int) -> Pause:
-    """Return the pause after another reply to a message; one attempted before the refusal does not end the pause."""
+    """Return the pause after a reply other than a refusal: a message sent after the last refusal ends the pause."""
     return Pause(refused_at=pause.refused_at) if attempted_at > pause.refused_at else pause
 
 
 def claim_probe(pause: Pause, process: str, now: int, *, is_critical: bool) -> tuple[Pause, int | None]:
-    """Let `process` send one message, unless the pause lasts or another process sends one.
+    """Let `process` send the first message after a pause, unless the pause lasts or another process sends that message.
 
     Returns when to try again, or None if the process may send.
     """

@@ -8,7 +8,7 @@ from heliograph.domain.setup.records import Channel
 JITTER = 0.1
 # A domain counts as nonexistent when a second report, from any source, follows after this time (contract 6).
 ABSENT_CONFIRMATION_MS = 15 * MINUTE_MS
-ABSENT_RETENTION_MS = 5 * DAY_MS  # an older report is discarded, so that the next one counts as the first
+ABSENT_RETENTION_MS = 5 * DAY_MS  # an older report is discarded, so that the next report counts as the first
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ SCHEDULE_BY_CHANNEL: dict[Channel, Schedule] = {
 
 
 def absent_confirmation_wait(first_at: int | None, now: int) -> int:
-    """Return the ms until a report of a nonexistent domain may be confirmed by another; 0 if confirmed."""
+    """Return the ms until a second report can confirm that a domain does not exist; 0 if a report now confirms it."""
     return ABSENT_CONFIRMATION_MS if first_at is None else max(0, first_at + ABSENT_CONFIRMATION_MS - now)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from heliograph.domain.setup.records import CHANNELS, CarrierRecord, Channel, Team
 
-DEFERRALS_BEFORE_NEXT = 2  # contract 14, `priority`
+DEFERRALS_BEFORE_NEXT = 2  # deferrals by a carrier before the next carrier is tried (contract 14, `priority`)
 SIMULATORS: dict[Channel, CarrierRecord] = {
     channel: CarrierRecord(id=f"simulator-{channel}", channel=channel, kind="simulator") for channel in CHANNELS
 }
@@ -36,12 +36,12 @@ def _serves(carrier: CarrierRecord, country: str | None) -> bool:
 
 
 def blocking_carrier(candidates: Sequence[CarrierRecord], open_circuits: Container[str]) -> CarrierRecord | None:
-    """Return the carrier for which the messages of these candidates wait; None if one is reachable or none exists."""
+    """Return the unreachable carrier that messages wait for; None if a candidate is reachable, or there is none."""
     return candidates[0] if candidates and all(carrier.id in open_circuits for carrier in candidates) else None
 
 
 def leaves_platform(candidates: Sequence[CarrierRecord]) -> bool:
-    """Return whether messages for these candidates go to real recipients; True if there is no candidate."""
+    """Return whether messages sent by these carriers reach real recipients; True if the list is empty."""
     return not candidates or candidates[0].kind != "simulator"
 
 

@@ -1,1 +1,1 @@
-"""Imports from other services: parses their exports into our records."""
+"""Imports from other email and SMS services: parses the data exported there into our records."""

@@ -1,6 +1,6 @@
-"""Compatibility check: finds what would break if a client of another service moved here.
+"""Compatibility check: finds what would stop working for a client that moves from another service to this one.
 
-It reads records exported from that service: calls, webhooks, messages and templates.
+The check reads records exported from the other service: calls, webhooks, messages and templates.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,9 +17,9 @@ from heliograph.domain.refusals import Refusal
 from heliograph.domain.setup.records import Caller, Key, Platform, Team
 from heliograph.webhooks.policy.formats import postmark, resend
 
-ServedRoutes = Sequence[tuple[str, str]]  # (method, path) of served routes; a segment in braces matches anything
+ServedRoutes = Sequence[tuple[str, str]]  # (method, path) of served routes; a segment in braces matches any segment
 
-PUBLISHED_EVENTS = {  # events that we publish, by the names of each service
+PUBLISHED_EVENTS = {  # service → its names for the events that we publish
     "postmark": {*postmark.RECORD_TYPE_BY_TYPE.values()},
     "resend": {*resend.RESEND_TYPE_BY_TYPE.values(), *resend.RESEND_TYPE_BY_REASON.values()},
     "sendgrid": {"processed", "delivered", "deferred", "bounce", "dropped", "spam_report"},
@@ -41,7 +41,7 @@ class Incompatibility(msgspec.Struct, frozen=True):
 
 
 class ImportTarget(msgspec.Struct, frozen=True):
-    """Team and platform to which a client moves, and the routes that they serve."""
+    """The team that a client of another service moves to, the platform, and the API routes that are served here."""
 
     team: Team
     platform: Platform

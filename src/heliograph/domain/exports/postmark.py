@@ -1,4 +1,4 @@
-"""Postmark exports: suppressions, bounces, domains, senders and templates, as listed by its API or as CSV."""
+"""Reads data exported from Postmark: suppressions, bounces, domains, senders and templates, as JSON or CSV."""
 
 import hashlib
 import re
@@ -26,7 +26,7 @@ _FALSE_VALUES = (False, "false", "False", "FALSE", "0")
 
 
 def template_id(alias: str) -> str:
-    """Return our template id for a Postmark alias or number. An id of ours is returned unchanged."""
+    """Return our template id for a Postmark alias or number. One of our own ids is returned unchanged."""
     return f"tpl_{_INVALID_ID_CHARACTER.sub('_', alias.removeprefix('tpl_'))[:64]}"
 
 

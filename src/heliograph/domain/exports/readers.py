@@ -1,4 +1,4 @@
-"""Registry of export parsers by service."""
+"""Parsers of exported data, by the service that exported it."""
 
 from heliograph.domain.exports import postmark, resend, sendgrid, twilio
 from heliograph.domain.exports.records import ConvertRow

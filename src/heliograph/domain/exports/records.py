@@ -20,8 +20,8 @@ from heliograph.templates.policy.render import CONTROL_CHARACTER
 from heliograph.templates.policy.template_edit import EditResult, edit_template
 
 T = TypeVar("T")
-DOCUMENT_MAX = 32 * MIB  # characters of a JSON document, which is read whole, or of one line
-Row = Mapping[str, Any]  # names in lower case, with _ for spaces
+DOCUMENT_MAX = 32 * MIB  # maximum characters of a JSON document, which is read at once, or of one line
+Row = Mapping[str, Any]  # field name in lower case, with _ instead of spaces → value
 
 
 class ExportedAddress(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,9 +40,9 @@ class ExportedTemplate(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     channel: Channel = "email"
     content: Mapping[str, Any]  # content by our field names
-    local_id: str = ""  # template id in existing API calls, which keep working after the move
+    local_id: str = ""  # template id here: the one in the client's existing API calls, which therefore keep working
     extra_fields: Mapping[str, Any] = {}  # record fields that a setup file does not have
-    notes: Sequence[str] = ()  # differences in meaning, by part and line
+    notes: Sequence[str] = ()  # texts about template code that has another meaning here, with part and line
 
 
 class ExportedLayout(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,11 +84,11 @@ class SkippedRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Exported = ExportedAddress | ExportedDomain | ExportedTemplate | ExportedLayout | SkippedRow
-ConvertRow = Callable[[Row], Exported]  # reader of one service
+ConvertRow = Callable[[Row], Exported]  # converts an exported row of one service to our record
 
 
 class ConvertedParts(msgspec.Struct, frozen=True):
-    """Parts of a template, converted to our syntax."""
+    """The parts of another service's template, converted to our syntax."""
 
     parts: dict[str, Any]
     fallback: dict[str, str]

@@ -1,4 +1,4 @@
-"""Resend exports: suppressions, domains and templates, as listed by its API or as CSV."""
+"""Reads data exported from Resend: suppressions, domains and templates, as JSON (API responses) or CSV."""
 
 from collections.abc import Mapping
 from typing import Any

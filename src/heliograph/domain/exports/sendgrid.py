@@ -1,4 +1,4 @@
-"""SendGrid exports: dynamic templates, suppressions and domains, as listed by its API or as CSV."""
+"""Reads data exported from SendGrid: dynamic templates, suppressions and domains, as JSON (API responses) or CSV."""
 
 from typing import Any
 
@@ -63,7 +63,7 @@ def _convert_template(row: Row, name: str) -> Exported:
 
 
 def _examples(test_data: Any) -> dict[str, str]:
-    """Return variable → sample value of SendGrid's preview; a list's value is JSON."""
+    """Return variable → sample value from the test data of SendGrid's preview; a list is encoded as JSON."""
     try:
         data = msgspec.json.decode(test_data) if isinstance(test_data, str) else test_data
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""Twilio exports: templates as listed by its Content API. Templates without WhatsApp approval become SMS templates."""
+"""Reads templates exported from Twilio's Content API. Templates without WhatsApp approval become SMS templates."""
 
 import re
 from typing import Any

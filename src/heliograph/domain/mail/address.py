@@ -86,7 +86,7 @@ def parse_name_addr(text: str) -> tuple[str | None, Address] | None:
     return None if len(text) > NAME_ADDR_MAX else _parse_name_addr(text)
 
 
-@lru_cache(maxsize=1024)  # a team's mails have few distinct senders
+@lru_cache(maxsize=1024)  # `from` has few distinct values
 def _parse_name_addr(text: str) -> tuple[str | None, Address] | None:
     text = collapse_spaces(text)
     if not text.endswith(">"):

@@ -53,7 +53,7 @@ TYPE_MAX = 1000  # characters of a content type that are examined
 FIELDS = ("filename", "content", "content_type", "content_id")
 # Extension with dot → type; Python's built-in table, independent of the machine
 _TYPE_BY_DOTTED_EXTENSION = MimeTypes().types_map[True]
-# Types that an operator may add. Embedded mails are excluded, because their parts would be parsed as ours.
+# Types that an operator may allow. Embedded mails (message/…) are excluded: receivers would parse their parts as ours.
 EXTRA_TYPE_PATTERN = re.compile(
     r"(?!multipart/|message/)[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}"
 )

@@ -21,7 +21,7 @@ PrivateKey = rsa.RSAPrivateKey | Ed25519PrivateKey
 
 RSA_BITS = 2048
 _PADDING, _SHA256 = padding.PKCS1v15(), hashes.SHA256()
-LINE_MAX = 76  # characters
+LINE_MAX = 76  # maximum characters of a header line
 
 # Each name is listed once more than it occurs (oversigning), so that adding a header breaks the signature.
 SIGNED_HEADERS = ("From", "To", "Cc", "Reply-To", "Subject", "Date", "Message-ID", "MIME-Version", "Content-Type")
@@ -34,7 +34,7 @@ OPTIONAL_SIGNED_HEADERS = (
 _SIGNED_NAMES, _OPTIONAL_SIGNED_NAMES = (
     [(name, name.lower().encode()) for name in names] for names in (SIGNED_HEADERS, OPTIONAL_SIGNED_HEADERS)
 )
-SIGNATURES_MAX = 4  # signatures of a mail that are examined
+SIGNATURES_MAX = 4  # maximum number of signatures of a mail that are examined
 _SIGNATURE_VALUE = re.compile(rb"[;:][ ]?b=([^;\r\n]*)")
 _UNFOLDED_FIELD = re.compile(rb"([!-9;-~]+):([^\r\n]*)\r\n")  # (name, value) of a field on one line
 _UNFOLDED_FIELDS = re.compile(rb"(?:[!-9;-~]+:[^\r\n]*\r\n)*")

@@ -3,7 +3,7 @@
 import re
 from html import unescape
 
-CONVERTED_MAX = 512 * 1024  # characters of HTML that are converted
+CONVERTED_MAX = 512 * 1024  # maximum characters of HTML that are converted; the rest is ignored
 TRUNCATION_MARK = "[…]"
 
 _TOKEN = re.compile(

@@ -12,7 +12,7 @@ import msgspec
 from heliograph.domain.limits import KIB
 
 LINKS_MAX = 100
-SEARCHED_MAX = 512 * KIB  # characters of a body that are searched
+SEARCHED_MAX = 512 * KIB  # maximum characters of a body that are searched
 LINK_LENGTH_MAX = 2048  # characters; some clients truncate longer links
 Verdict = Literal["ok", "warning", "wrong"]
 
@@ -105,7 +105,7 @@ def check_link(url: str) -> CheckedLink:
 
 
 def _judge_link(url: str) -> tuple[Verdict, str]:
-    """Return the verdict about a link, and what is wrong with the link."""
+    """Return whether a link is ok, suspicious or wrong, and the problem as a text."""
     if not url or url.startswith("#"):
         return "warning", "Doesn't lead anywhere: page anchors don't work in email."
     if "{{" in unquote(url) or "}}" in unquote(url):
@@ -130,7 +130,7 @@ def _judge_link(url: str) -> tuple[Verdict, str]:
 
 
 def _judge_valid_link(url: str, scheme: str, host: str) -> tuple[Verdict, str]:
-    """Return the verdict about the length, host and encryption of a valid link."""
+    """Judge a link with valid syntax by length, host and encryption; return values as those of `_judge_link`."""
     if len(url) > LINK_LENGTH_MAX:
         return "warning", f"Has {len(url)} characters: some clients cut links off at {LINK_LENGTH_MAX}."
     if _is_private(host):

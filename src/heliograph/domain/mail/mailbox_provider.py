@@ -24,7 +24,7 @@ _PROVIDER_BY_DOMAIN = {domain: name for name, domains in DOMAINS_BY_PROVIDER.ite
 
 
 def provider_of(*names: str | None) -> str:
-    """Return the mailbox provider of the first host or domain that belongs to one; "other" if none does."""
+    """Return the mailbox provider of the first host or domain with a known provider; "other" if there is none."""
     for name in names:
         if name and (provider := provider_of_name(name)) != OTHER:
             return provider
@@ -33,7 +33,7 @@ def provider_of(*names: str | None) -> str:
 
 @lru_cache(maxsize=4096)
 def provider_of_name(name: str) -> str:
-    """Return the mailbox provider of a host or domain; "other" if it belongs to none."""
+    """Return the mailbox provider of a host or domain; "other" if unknown."""
     labels = name.lower().rstrip(".").split(".")
     domains = (".".join(labels[start:]) for start in range(len(labels)))
     return next((_PROVIDER_BY_DOMAIN[domain] for domain in domains if domain in _PROVIDER_BY_DOMAIN), OTHER)

@@ -1,6 +1,6 @@
 """Parses an untrusted mail into a tree of parts, within limits and in linear time (RFC 2045, RFC 2046).
 
-Offsets refer to one buffer, and each byte is scanned once per nesting level, of which there are few.
+Offsets refer to one buffer. Each byte is scanned once per nesting level, and the nesting depth is limited.
 """
 
 import re
@@ -92,7 +92,7 @@ def first_values(fields: Fields) -> dict[str, str]:
 
 
 class LeafParts(list[LeafPart]):
-    is_truncated = False  # more parts existed than the limit
+    is_truncated = False  # the mail has more parts than the limit
 
 
 def parse_leaves(mail: bytes, header: dict[str, str], body: int, limits: MimeLimits) -> LeafParts:

@@ -20,7 +20,7 @@ from heliograph.domain.text import quoted
 
 Kind = Literal["to", "cc", "bcc"]
 
-# Lists are parsed up to this length: a body of 40 MiB could contain millions of addresses.
+# Maximum number of addresses of a list that are parsed: a body of 40 MiB could contain millions of addresses.
 PARSED_MAX = 20 * RECIPIENTS_MAX
 
 

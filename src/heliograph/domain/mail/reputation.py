@@ -13,12 +13,12 @@ from heliograph.domain.setup.records import Team
 ReputationState = Literal["ok", "warn", "paused"]
 
 MIN_SENDS = 200  # with fewer sends the state is always "ok"
-WINDOW_SENDS = 1_000  # the rates cover the newest hours that together have at least this many sends
-WINDOW_MS = 7 * DAY_MS  # older sends do not count
+WINDOW_SENDS = 1_000  # rates are computed over the newest hours that together have at least this many sends
+WINDOW_MS = 7 * DAY_MS  # sends older than this do not count
 
 # (state, bounces, complaints) per 1,000 sends; the first row with a reached limit applies.
 STATE_LIMITS: tuple[tuple[ReputationState, int, int], ...] = (("paused", 100, 5), ("warn", 50, 1))
-_LIMIT_INDEX_BY_RATE = {"bounces": 0, "complaints": 1}  # index in a row, after the state
+_LIMIT_INDEX_BY_RATE = {"bounces": 0, "complaints": 1}  # index among the limits of a row of STATE_LIMITS
 
 # Audit log action of each decision.
 AUDIT_ACTION_BY_STATE: dict[ReputationState, str] = {
@@ -29,7 +29,7 @@ AUDIT_ACTION_BY_STATE: dict[ReputationState, str] = {
 
 
 class Reputation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The guard's last decision about a team's email, and the counts at that time.
+    """The last decision of the reputation guard about a team's emails, and the counts at that time.
 
     Every process learns of a decision within a second. A team about which nothing was decided yet has no record.
     """
@@ -72,7 +72,7 @@ def judge_reputation(sends: int, bounces: int, complaints: int) -> ReputationSta
 
 
 def judge_rate(rate: Literal["bounces", "complaints"], count: int, sends: int) -> ReputationState | None:
-    """Return the state that one of the two rates alone would cause; None if too few emails were sent."""
+    """Return the state for one rate, bounces or complaints, without the other; None if too few emails were sent."""
     if sends < MIN_SENDS:
         return None
     return next(

@@ -33,7 +33,7 @@ FLOWED_MAX = MIB  # characters; the lines of a longer format=flowed text are not
 ENCODED_TEXT_MAX = 3 * BODY_OCTETS_MAX  # bytes of a text in its transfer encoding: quoted-printable can triple the size
 
 _LINE_END = re.compile(rb"\r?\n|\r")  # calendars need CRLF (RFC 5545, 3.1)
-CALENDAR = "text/calendar"  # an invitation; few mail clients let users accept an invitation that is an attachment
+CALENDAR = "text/calendar"  # sent as an alternative of the body: in an attachment, few clients let users accept it
 TNEF_TYPES = ("application/ms-tnef", "application/vnd.ms-tnef")
 
 KEY_HEADERS = ("idempotency-key", "resend-idempotency-key")
@@ -128,7 +128,7 @@ def _split_content(
             files.append(part)
         elif field and field not in bodies:
             bodies[field] = _decode_text_part(mail, part)
-        elif field == "html":  # some mailers continue the HTML after a file
+        elif field == "html":  # a further HTML part: some mailers continue the HTML after a file
             bodies["html"] += _decode_text_part(mail, part)
         # Alternatives of other types are dropped: they repeat the same content.
         elif field or part.type in {*ALLOWED_TYPES, *extra_types}:
@@ -329,7 +329,7 @@ def _comment_end(value: str, start: int) -> int:
 
 
 def unfold(value: str) -> str:
-    """Unfold a header value with spaces. A line break inside an encoded word remains, and is rejected later."""
+    """Replace folds of a header value by spaces. A line break in an encoded word stays, and is rejected later."""
     return decode_encoded_words(_SPACES.sub(" ", value)).strip(" ")
 
 

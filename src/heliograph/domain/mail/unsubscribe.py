@@ -74,7 +74,7 @@ def link_url(base_url: str, token: str) -> str:
 
 
 def longest_url(base_url: str, team: str, locales: Iterable[str]) -> str:
-    """Return a URL as long as the longest unsubscribe URL of a team's emails in these languages."""
+    """Return a URL with the maximum length of the unsubscribe URLs of a team's emails in these languages."""
     address = "a" * (LOCAL_PART_MAX + len("@") + DOMAIN_MAX)
     locale = max(locales, key=len, default="")
     link = UnsubscribeLink(team=team, address=address, category="a" * CATEGORY_MAX, locale=locale)

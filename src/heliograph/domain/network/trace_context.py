@@ -2,7 +2,7 @@
 
 import re
 
-# version, trace, parent, flags; additions of later versions are ignored.
+# version, trace id, parent id and flags; fields that later versions append are ignored.
 _TRACEPARENT = re.compile("([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _NO_TRACE, _NO_PARENT = "0" * 32, "0" * 16
 

@@ -13,7 +13,7 @@ ERASED_EMAIL = f"erased{ERASED_DOMAIN}"
 ERASED_PHONE = "[erased]"
 ERASED_TEXT = "erased address"
 HIDDEN_ADDRESS = "[another address]"
-# Fields with the team's own addresses, not those of other people.
+# Fields that contain the team's own addresses, not those of other people.
 TEAM_ADDRESS_FIELDS = frozenset({"from", "from_address", "reply_to", "reply_to_addresses", "sender_id"})
 # Email address or phone number. The local part is bounded, otherwise a long word takes quadratic time.
 ADDRESS_OR_PHONE = re.compile(r"[\w.+%'-]{1,128}(?:@|%40)[\w.-]*\w|\+\d[\d ()-]{5,20}\d")
@@ -48,7 +48,7 @@ def is_erased(address: str) -> bool:
 
 
 def placeholder(address: str, position: int | None = None) -> str:
-    """Return the placeholder for an erased address; the recipients of one message get different ones."""
+    """Return the placeholder for an erased address. `position`: makes it unique among the recipients of a message."""
     if "@" not in address:
         return ERASED_PHONE
     return ERASED_EMAIL if position is None else f"erased-{position + 1}{ERASED_DOMAIN}"

@@ -7,7 +7,7 @@ import msgspec
 from heliograph.domain.audit.actor import SERVICE, AuditEntry
 from heliograph.domain.limits import DAY_MS, HOUR_MS, MINUTE_MS
 
-HOURLY_MAX = 10  # mails to one person, or posts to one chat, per hour; the last one summarises all pending notices
+HOURLY_MAX = 10  # mails to one person, or posts to one chat, per hour; the last mail combines all pending notices
 # Wait after each deferred attempt; after the last step, the notice fails permanently.
 RETRY_MS = (MINUTE_MS, 5 * MINUTE_MS, 30 * MINUTE_MS, 2 * HOUR_MS, 6 * HOUR_MS)
 
@@ -68,13 +68,13 @@ def notice_for_entry(entry: AuditEntry) -> NoticeRow | None:
 
 
 def low_credit_notice(ref: int, event: str, at: int, credit: str, threshold: str) -> NoticeRow:
-    """Return a notice that a team's credit is low. `ref`: the team's number; the caller does not know the team's id."""
+    """Return the notice that a team's credit is low. `ref`: the team's number."""
     facts = {"credit": credit, "mark": threshold}
     return NoticeRow(name=f"credit/{event}", at=at, team=f"{TEAM_REF_PREFIX}{ref}", kind="credit", facts=facts)
 
 
 def key_limit_notice(ref: int, key_id: str, at: int) -> NoticeRow:
-    """Return a notice that a key reached a limit. `ref`: the team's number.
+    """Return the notice that a key reached a limit. `ref`: the team's number.
 
     The name contains only the key and the day, so that one notice per key and day is enqueued.
     """

@@ -1,4 +1,4 @@
-"""Test clock of a team: limits, and intermediate stops while it advances (contract 19)."""
+"""Test clock of a team: limits, and intermediate stops while the clock advances (contract 19)."""
 
 from msgspec.structs import replace
 

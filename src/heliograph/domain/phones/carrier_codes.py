@@ -66,7 +66,7 @@ CAUSE_BY_CODE: dict[str, dict[str, str]] = {
         form="131051 131052 131053",
         rejected="failed",
     ),
-    # Codes used by our simulators: those of the simulated carriers.
+    # Our simulators use the codes of the carriers that they simulate.
     "simulator": _cause_by_code(
         bad_number="21211 131009", no_route="21612 131030", phone_off="UNDELIV", no_whatsapp="131026"
     ),

@@ -12,7 +12,7 @@ ALPHABET = (
     "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?"
     "¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿abcdefghijklmnopqrstuvwxyzäöñüà"
 )
-EXTENSION = "\f^{}\\[~]|€"  # each is sent as an escape and a character
+EXTENSION = "\f^{}\\[~]|€"  # characters that take two units: an escape and a code
 
 Encoding = Literal["gsm7", "ucs2"]
 SINGLE_PART_UNITS: dict[Encoding, int] = {"gsm7": 160, "ucs2": 70}  # units in a message of one part (spec 8)
@@ -44,8 +44,8 @@ _PLAIN_EQUIVALENTS = str.maketrans(
 class Segments(msgspec.Struct, frozen=True, kw_only=True):
     encoding: Encoding
     units: int
-    spec: int  # segments by the spec's 160/70
-    udh: int  # segments as counted on the air interface: 153/67 if there are several
+    spec: int  # number of segments by the spec: 160 or 70 units each
+    udh: int  # number of segments that are transmitted: 153 or 67 units each if there are several
 
     def billed(self, segmenting: Segmenting) -> int:
         return self.udh if segmenting == "udh" else self.spec

@@ -9,7 +9,7 @@ from heliograph.domain.text import quoted
 
 PhoneChannel = Literal["sms", "whatsapp"]
 PHONE_CHANNELS: tuple[PhoneChannel, ...] = get_args(PhoneChannel)
-# `marketing`: a carrier reports that the recipient wants no marketing messages; all others are sent.
+# `marketing`: a carrier reports that the recipient wants no marketing messages; other messages are still sent.
 OptOutReason = Literal["text", "carrier", "manual", "marketing"]
 OPT_OUT_REASONS: tuple[OptOutReason, ...] = get_args(OptOutReason)
 

@@ -10,8 +10,8 @@ from heliograph.domain.text import quoted
 
 _E164 = re.compile(r"\+[1-9][0-9]{6,14}")
 
-# Number prefixes of calling codes that several countries share. Written out here and tested against the patterns of
-# phonenumbers, which take 50 µs and match only numbers in service.
+# Country → number prefixes within calling codes that several countries share. Listed here, because the patterns of
+# phonenumbers, against which the list is tested, take 50 µs and match only numbers in service.
 _SHARED_CODE_PREFIXES = {
     "AG": "1268",
     "AI": "1264",
@@ -89,7 +89,7 @@ def country_of(phone: str) -> str | None:
     return None
 
 
-@lru_cache(maxsize=1000)  # one entry per three digits
+@lru_cache(maxsize=1000)  # `start` is the first three digits of a number
 def _prefix_ends(start: str) -> list[int]:
     """Return the possible end positions of the country prefix in a number that begins with `start`, longest first."""
     prefixes = (prefix for prefix in _COUNTRY_BY_PREFIX if prefix.startswith(start) or start.startswith(prefix))

@@ -1,4 +1,4 @@
-"""Multipart inbound SMS: collected by reference, joined in order, reported once (contract 17)."""
+"""Multipart inbound SMS: parts are collected by reference, joined in order, and reported once (contract 17)."""
 
 import hashlib
 from itertools import pairwise
@@ -48,7 +48,7 @@ def add_part(text: SplitText, part: TextPart, now: int) -> list[IncomingText]:
     existing = text.parts.get(part.number)
     if existing == new:
         return []
-    if existing is not None:  # the sender reused the reference for another text
+    if existing is not None:  # same number, other content: the sender reused the reference for another text
         reports = [] if text.finished_at is not None else [join_parts(text)]
         _restart(text, now)
     text.parts = text.parts | {part.number: new}
@@ -61,7 +61,7 @@ def add_part(text: SplitText, part: TextPart, now: int) -> list[IncomingText]:
 
 
 def join_parts(text: SplitText) -> IncomingText:
-    """Return the text of the received parts, joined in order."""
+    """Join the received parts of a multipart text, in order, to one inbound text."""
     numbers = sorted(text.parts)
     runs = [[numbers[0]]]
     for before, number in pairwise(numbers):

@@ -22,7 +22,7 @@ _IDEOGRAPHS_START = 0x2E80
 
 
 def normalize(text: str) -> str:
-    """Return the text without differences of case and of how Unicode encodes it, for comparisons."""
+    """Return the text in lower case and in a single Unicode form, so that equal texts compare equal."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).casefold()
     return text.lower().replace("\0", "")

@@ -1,4 +1,4 @@
-"""Input of the accept transaction: the message as far as it can be decided in memory, and the final decision function.
+"""Input of the accept transaction: a message after all checks that need no database, and the final decision function.
 
 The store looks up what only the database knows (suppressions, account, the last day's marketing messages), calls
 `decide` while it holds the account lock, and writes everything or nothing. So the final rules of a channel stay in the
@@ -98,7 +98,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     category: str | None = None  # category of an email, whose only recipient may have unsubscribed
     opt_out_phone: str | None = None  # phone number to look up among the opt-outs of this channel
     credit_low: int = 0  # `credit.low` is published when the credit falls below this amount; 0: never
-    marketing_to: str | None = None  # count this recipient's MARKETING messages
+    marketing_to: str | None = None  # recipient whose MARKETING messages are counted; None for other messages
     variables_bytes: int = 0  # bytes of the content that are the caller's variables
     blobs: Sequence[str] = ()  # hashes of attachment files
     file_bytes: int = 0  # total bytes of the attachment files
@@ -106,7 +106,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: IdempotencyKey | None = None
     audit: AuditEntry | None = None  # audit entry of a send by a person
     timing: Timing = IMMEDIATE
-    approval_expires_at: int | None = None  # set if a person must release the message: when it fails without a decision
+    approval_expires_at: int | None = None  # when the message fails if nobody has released it; None: needs no approval
     extra_fields: ExtraFields = ExtraFields()
     batch: str | None = None  # public id of the batch that contains this message
     trace: str | None = None  # traceparent of the request
@@ -119,7 +119,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rendered_bytes(self) -> int:
-        """Return the size of the content without the variables, which are stored only to try a template's draft."""
+        """Return the size of the content in bytes without the variables, which are stored only to preview templates."""
         return self.content_bytes - self.variables_bytes
 
     def stored_record(self, response: bytes) -> str:

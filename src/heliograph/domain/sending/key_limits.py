@@ -22,7 +22,8 @@ PERIODS: dict[LimitName, str] = {"per_hour": "60 minutes", "per_day": "24 hours"
 # Above this number, uses of a key that are close in time are merged. A merged use counts until its last send leaves the
 # window.
 USES_MAX = 500
-RECENT_SPAN_MS, OLD_SPAN_MS = 15 * SECOND_MS, 6 * MINUTE_MS  # maximum span of a merged use: last hour, older
+# Maximum time from the first to the last send of a merged use: in the last hour, and before
+RECENT_SPAN_MS, OLD_SPAN_MS = 15 * SECOND_MS, 6 * MINUTE_MS
 
 
 class KeyUse(msgspec.Struct, array_like=True):
@@ -58,7 +59,7 @@ def limits_of(restrictions: KeyRestrictions) -> dict[LimitName, int]:
 
 
 def count_use(account: Account, key: Key, recipients: int, spend: int, now: int) -> None:
-    """Count a send of a restricted key; raise KeyLimitReached, without counting, if it would exceed a limit."""
+    """Count a send of a restricted key; raise KeyLimitReached, without counting, if the send would exceed a limit."""
     limits = limits_of(key.restrictions) if key.restrictions else {}
     if not limits:
         return
@@ -68,7 +69,7 @@ def count_use(account: Account, key: Key, recipients: int, spend: int, now: int)
     _check_limits(limits, uses, recipients, spend, now)
     token_uses = uses_by_token.setdefault(key.id, [])
     token_uses.append(KeyUse(now, now, recipients, spend))
-    token_uses.sort(key=attrgetter("at"))  # another process may have counted a request that is newer by its clock
+    token_uses.sort(key=attrgetter("at"))  # out of order if the clock of another process is ahead
     account.key_uses = _encode(uses_by_key, now)
 
 

@@ -19,7 +19,7 @@ from heliograph.domain.setup.records import Platform, Template
 MICROS_PER_UNIT = 1_000_000
 CREDIT_MAX = 10**12 * MICROS_PER_UNIT
 
-# Each ledger entry moves its amount from one account to another, so all accounts sum to zero.
+# Kind of ledger entry → (from, to): accounts between which the entry moves its amount, so that all sum to zero
 ACCOUNTS_BY_ENTRY_KIND: dict[str, tuple[str, str]] = {
     "topup": ("funding", "credit"),
     "hold": ("credit", "held"),
@@ -117,7 +117,7 @@ def use_quota(account: Account, count: int, quota: int, month: str) -> bool:
 
 
 def refund_quota(account: Account, count: int, month: str) -> None:
-    """Give back the quota used by email recipients who were counted in `month` and will not be sent to."""
+    """Reduce the used quota by `count` email recipients who were counted in `month`, but will not get the email."""
     if account.month == month:
         account.used = max(0, account.used - count)
 

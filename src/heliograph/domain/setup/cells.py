@@ -14,7 +14,7 @@ def is_cell_name(text: str) -> bool:
 
 
 def cell_url(url: str, cell: str) -> str:
-    """Return the database URL of a cell: the given one with the cell's search_path."""
+    """Return the database URL of a cell: `url` with the cell's search_path."""
     base, _, query = url.partition("?")
     params = [(name, value) for name, value in parse_qsl(query) if name != "search_path"]
     return f"{base}?{urlencode([*params, ('search_path', cell)], safe='/')}"
@@ -34,8 +34,8 @@ def basic_pattern(cell: str) -> str:
     start, encodings = f":hk_{cell}_".encode(), []
     for shift in range(3):
         encoded = base64.b64encode(bytes(shift) + start + bytes(2)).decode()
-        partial = (shift * 8 + 5) // 6  # characters that also encode bits of the user name
-        complete = (shift + len(start)) * 8 // 6  # the next one also encodes bits of what follows
+        partial = (shift * 8 + 5) // 6  # number of leading base64 characters that also encode bits of the user name
+        complete = (shift + len(start)) * 8 // 6  # base64 characters after this many also encode what follows `start`
         skipped = f"[A-Za-z0-9+/]{{{partial}}}" if partial else ""
         encodings.append(skipped + re.escape(encoded[partial:complete]))
     return rf"(?i:basic) +(?:[A-Za-z0-9+/]{{4}})*(?:{'|'.join(encodings)})"

@@ -47,7 +47,7 @@ def idle_selectors(keys: Iterable[DkimKey]) -> dict[str, str] | None:
 def target(selector: str, domain_id: str, zone: str) -> str:
     """Return the name of a domain's key in our zone.
 
-    It contains the domain's id, because several teams may add the same domain.
+    The name contains the domain's id, because several teams may add the same domain.
     """
     return f"{selector}.d{hashlib.sha256(domain_id.encode()).hexdigest()[:16]}.{zone}"
 

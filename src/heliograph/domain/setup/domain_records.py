@@ -16,7 +16,7 @@ import msgspec
 from heliograph.domain.field_docs import describe
 
 FAILURES_MAX = 3  # consecutive failed checks before a domain is no longer verified
-SPF_LOOKUPS_MAX = 10  # RFC 7208, 4.6.4: more is a permanent error
+SPF_LOOKUPS_MAX = 10  # maximum DNS lookups of an SPF check; more are a permanent error (RFC 7208, 4.6.4)
 WALK_MAX = 8  # maximum names queried by a tree walk (RFC 9989, 4.10)
 FOUND_MAX = 10  # maximum published records shown per name
 FOUND_CHARS_MAX = 1000  # maximum characters shown per record
@@ -136,7 +136,7 @@ def _join_limited(values: Iterable[str]) -> str:
 
 
 def _fix_ownership(record: Record, published: Sequence[str]) -> str:
-    # Other records are allowed beside ours: a domain used by two teams has two.
+    # Other ownership records are allowed beside ours: a domain that two teams use has two of them.
     if record.value in (text.strip() for text in published):
         return ""
     return f"The TXT records at {record.name} do not include ours. Add another one with the value: {record.value}"
@@ -344,7 +344,7 @@ def dmarc_names_above(name: str) -> list[str]:
 
 
 def applies_to_subdomains(record: Record, published: Sequence[str]) -> bool:
-    """Return whether a policy published at a parent name is valid and the organisation's own, not a registry's."""
+    """Return whether a DMARC record at a parent name is valid and published by the organisation, not by a registry."""
     tags = _parse_tags(published[0]) if len(published) == 1 else None
     return check_record(record, published).ok and (tags or {}).get("psd", "u").lower() != "y"
 

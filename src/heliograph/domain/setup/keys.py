@@ -2,8 +2,8 @@
 
 In a cell, the public id begins with the cell's name: `hk_cell_01_<10>_…` (ADR 0047).
 
-The secret of a hook key is `v1,whsec_…`, the format of Supabase's auth hooks. It signs requests and is never sent, so
-it is stored encrypted.
+The secret of a hook key is `v1,whsec_…`, the format of Supabase's auth hooks. A hash of the secret does not suffice to
+verify signatures, so the secret is stored encrypted.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from heliograph.domain.setup.cells import CELL_NAME
 from heliograph.domain.setup.records import Caller, Key
 from heliograph.webhooks.policy.webhook import SECRET_BYTES, secret_size
 
-ENTROPY_BYTES = 64  # 512 bits for 316: the modulo bias is below 2^-190
+ENTROPY_BYTES = 64  # 512 random bits for the 316 bits of a token: the modulo bias is below 2^-190
 
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 PUBLIC_ID = re.compile(rf"(?:{CELL_NAME.pattern}_)?[0-9A-Za-z]{{10}}")
@@ -106,7 +106,7 @@ def check_grant(creator: Key | None, key: Key) -> None:
 def check_network(key: Key, address: str) -> None:
     """Reject a key that is used from a network that it does not permit.
 
-    Loopback is not exempt: behind an untrusted proxy every request comes from there.
+    Loopback addresses are not exempt: behind an untrusted proxy, every request comes from a loopback address.
     """
     if key.networks and not is_in_ranges(address, key.networks):
         raise InsufficientScope(f"This key can be used only from {', '.join(key.networks)}, not from {address}.")

@@ -298,7 +298,7 @@ class _Planner:
             if method == "cname" and field in entry:
                 self._fail(f"{path}.{field}", 'needs dkim = "txt"')
         if "verified" in fields:
-            fields["by_dns"] = False  # an operator decided
+            fields["by_dns"] = False  # the operator decides in the file, not DNS
         self.put_owned("domain", id_, defaults | fields | {"id": id_}, path, team)
         if "private_key" in entry or "selector" in entry:
             self._plan_own_dkim_key(team, id_, entry, path)
@@ -383,7 +383,7 @@ class _Planner:
         self._check_problems(id_, path, problems)
 
     def _check_problems(self, id_: str, path: str, problems: list[TemplateProblem]) -> None:
-        """Raise SetupError if a problem is an error; otherwise collect the warnings."""
+        """Raise SetupError if a problem of the template or layout `id_` is an error; otherwise collect the warnings."""
         file_problems = [FileProblem(template_id=id_, **msgspec.structs.asdict(item)) for item in problems]
         for problem in problems:
             if problem.level == "error":

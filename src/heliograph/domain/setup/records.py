@@ -62,7 +62,7 @@ class CarrierRecord(SetupRecord, frozen=True):
     enabled: bool = True
     priority: int = 10  # carriers with a lower value are tried first
     options: dict[str, Any] = {}  # fields specific to the carrier kind
-    by_hand: bool = False  # created in the dashboard and not present in a setup file since
+    by_hand: bool = False  # created in the dashboard, and not contained in any setup file applied since
 
 
 class VerifyLimits(SetupRecord, frozen=True):
@@ -109,7 +109,7 @@ class TeamRecord(SetupRecord, frozen=True):
     mode: Mode = "sandbox"
     suspended: bool = False
     deletes_at: int = 0  # when the team is deleted with all its data; 0 if its deletion was not requested
-    stays_suspended: bool = False  # the team was suspended before its deletion was requested; a restore keeps that
+    stays_suspended: bool = False  # suspended before its deletion was requested, so a restored team stays suspended
     currency: str = "USD"
     email_quota: int = 10_000  # recipients per month
     features: tuple[str, ...] = ()
@@ -171,7 +171,7 @@ class TeamClock(SetupRecord, frozen=True):
 
     team: str
     ahead: int = 0  # ms
-    target: int = 0  # ms; more than `ahead` while work due before the target is being processed
+    target: int = 0  # ms; `ahead` advances to it in steps, each after the work due until then is processed
 
 
 class Domain(SetupRecord, frozen=True):
@@ -338,7 +338,7 @@ class KeyRestrictions(SetupRecord, frozen=True):
     approval: Literal["required"] | None = None  # a person releases every message
 
 
-# Restrictions of a key whose stored ones cannot be read.
+# Restrictions of a key whose stored restrictions cannot be read
 PERMITS_NOTHING = KeyRestrictions(
     channels=(), senders=(), recipients=(), templates=(), per_hour=0, per_day=0, spend_per_day=0, approval="required"
 )
@@ -374,8 +374,8 @@ class SenderId(SetupRecord, frozen=True):
     value: str
     approved: bool = False
     refused_reason: str = ""
-    wanted: str = ""  # like `Domain.wanted`
-    wanted_refused: str = ""
+    wanted: str = ""  # new value requested after approval; `value` is used until the new one is approved
+    wanted_refused: str = ""  # why the new value was refused
     asked_by: str = ""  # usr_… who requested last; receives the decision
 
 
@@ -447,5 +447,5 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     captured: bool = False  # everything sent is accepted and captured by a simulator
 
     def with_capture(self) -> "Caller":
-        """Return the caller as SMTP and compatibility APIs see it: there a sandbox team may capture all messages."""
+        """Return the caller for SMTP and compatibility APIs: with `captured` set if a sandbox team has set `catch`."""
         return msgspec.structs.replace(self, captured=True) if self.team.record.catch and self.team.sandbox else self

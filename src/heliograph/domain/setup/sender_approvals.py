@@ -114,7 +114,10 @@ def _domain_name(setup: Setup, id_: str) -> str:
 
 
 def decide_request(setup: Setup, item: PendingSender, approve: bool, reason: str = "") -> list[Row]:
-    """Return the rows of a decision (a refusal needs a reason); empty if the request has changed since it was shown."""
+    """Return the rows of a decision; empty if the request has changed since the operator saw it.
+
+    A refusal needs a reason.
+    """
     current = next(
         (request for request in pending_senders(setup) if decision_basis(request) == decision_basis(item)), None
     )

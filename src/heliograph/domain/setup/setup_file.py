@@ -65,7 +65,7 @@ class SetupError(Exception):
 
 
 class SetupFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A parsed setup file, under the names that the file uses. A field absent in the file is absent here."""
+    """A parsed setup file, with the field names of the file. A field that is absent in the file is absent here."""
 
     name: str
     platform: dict[str, Any] = {}
@@ -147,7 +147,7 @@ def _resolve_environment(path: str, value: Any, environment: Mapping[str, str]) 
 
 
 def dates_as_text(value: Any) -> Any:
-    """Return a TOML value with each date in a field `from`, such as a warm-up's, as a string; others stay invalid."""
+    """Return a TOML value in which dates of fields named `from` (as in a warm-up) are strings; other dates stay."""
     if isinstance(value, list):
         return [dates_as_text(item) for item in value]
     if isinstance(value, dict):

@@ -89,7 +89,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     def find_domain(self, name: str) -> Domain | None:
         """Return the domain with this name; None if not found.
 
-        If several teams have added it, a verified one is preferred, then the platform's, then an approved one.
+        If several teams have added the domain, a verified one is preferred, then the platform's, then an approved one.
         """
         domains = [team.domains[name] for team in self.teams.values() if name in team.domains]
         domains += [self.platform_domains[name]] if name in self.platform_domains else []
@@ -143,7 +143,7 @@ def pause_rows(current: Setup, paused: bool, reason: str = "") -> list[Row]:
 
 
 def apply_rows(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
-    """Return the setup after these rows; teams without changed rows keep their objects.
+    """Return the setup with these rows applied; teams without changed rows keep their `Team` objects.
 
     If a team was deleted, all its records are dropped, because their rows no longer exist.
     """

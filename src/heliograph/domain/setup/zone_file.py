@@ -10,7 +10,7 @@ from heliograph.domain.setup.domain_records import Record
 STRING_MAX = 255  # characters of one string of a TXT record (RFC 1035, 3.3)
 TTL_S = 3600
 PLATFORM_TTL_S = 300  # TTL of records in our own zone: a new key is used only after this time
-# Check intervals after a change: (until this age, check this often).
+# Check intervals after a change of the records: (age of the change up to which the interval applies, interval)
 CHECK_INTERVALS = (
     (2 * MINUTE_MS, 5 * SECOND_MS),
     (10 * MINUTE_MS, 15 * SECOND_MS),
@@ -23,7 +23,7 @@ _SHORT_LABEL = re.compile(r"[a-z]{2,3}")  # second-level labels such as those of
 
 
 def next_check(since: int, now: int) -> int | None:
-    """Return when to check DNS records next that were changed at `since`.
+    """Return the time of the next check of DNS records that were changed at `since`.
 
     None if the frequent checks are over and only the regular check of all domains follows.
     """

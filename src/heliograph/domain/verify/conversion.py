@@ -1,9 +1,9 @@
 """Conversion guard: sends no more codes to numbers whose codes are rarely entered (contract 8, SMS pumping).
 
-Starts and verifications are counted per hour in three areas: the whole team, the country, and the number without its
-last six digits, which is about the size of a number block assigned to a network. Nothing is rejected until one area
-has many unverified starts within a day. Then each range gets a few attempts per day, plus more for each verified
-start.
+A start is a verification whose code was sent; it is verified once the code is entered. Starts and verified starts are
+counted per hour in three areas: the whole team, the country, and the number range, which is the number without its last
+six digits. Nothing is rejected until one area has many unverified starts within a day. After that, each range is
+allowed a few unverified starts per day, plus ATTEMPTS_PER_VERIFIED for each verified start.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ from heliograph.domain.setup.records import VerifyLimits
 
 # Hours that start within this time count, so that each hour counts for a day after its end.
 WINDOW_MS = DAY_MS + HOUR_MS
-KNOWN_PHONE_MS = 30 * DAY_MS  # a phone that was verified within this time counts as genuine
-RANGE_DIGITS = 6  # number of last digits in which the numbers of a range differ
+KNOWN_PHONE_MS = 30 * DAY_MS  # the guard does not apply to phones that were verified within this time
+RANGE_DIGITS = 6  # number of final digits in which the numbers of a range differ
 
-SAMPLE_FACTOR = 10  # multiple of the team's per-prefix limit: fewer starts are not significant
+SAMPLE_FACTOR = 10  # the guard applies from this multiple of the team's per-prefix limit of starts
 FREE_ATTEMPTS = 5  # unverified starts per day that are always allowed in a number range
-ATTEMPTS_PER_VERIFIED = 3  # unverified starts offset by each verified one
-MIN_VERIFIED_DIVISOR = 10  # a country is blocked if fewer than one in this many starts is verified
+ATTEMPTS_PER_VERIFIED = 3  # additional unverified starts that each verified start allows in its area
+MIN_VERIFIED_DIVISOR = 10  # a country is blocked if less than 1/10 of its starts are verified
 
 ALL_AREAS, UNKNOWN_COUNTRY = "*", "?"
 
@@ -34,7 +34,7 @@ def hour_of(at: int) -> int:
 
 
 def areas(phone: str) -> tuple[str, ...]:
-    """Return the areas in which a start to `phone` is counted: team, country and number range, in this order.
+    """Return the areas in which a verification of `phone` is counted: team, country and number range, in this order.
 
     Empty for simulator numbers and email addresses.
     """
@@ -44,7 +44,7 @@ def areas(phone: str) -> tuple[str, ...]:
 
 
 def check_conversion(limits: VerifyLimits, phone: str, tallies: Sequence[Tally], *, is_known_phone: bool) -> None:
-    """Reject starts to ranges or countries where codes are rarely entered (SMS pumping).
+    """Reject verifications of phones in ranges or countries where codes are rarely entered (SMS pumping).
 
     `tallies`: last day's counters, ordered as `areas(phone)`.
     """
@@ -68,9 +68,9 @@ def check_conversion(limits: VerifyLimits, phone: str, tallies: Sequence[Tally],
 
 
 def _unverified_starts(tally: Tally) -> int:
-    """Return the unverified starts minus ATTEMPTS_PER_VERIFIED for each verified one, summed over the hours.
+    """Return the number of unverified starts beyond those that verified starts of the same hour allow.
 
-    An hour contributes at least 0, so that the verified starts of a good day do not offset a later attack.
+    Each hour is counted separately, so that the verified starts of a good day do not allow a later attack.
     """
     return sum(max(0, starts - verified - ATTEMPTS_PER_VERIFIED * verified) for starts, verified in tally.values())
 

@@ -57,7 +57,7 @@ def parse_channels(requested: str | list[str] | None, team: Team) -> list[Channe
 
 
 def channels_still_to_try(stored: str, used: Channel) -> list[Channel]:
-    """Return the channels of a resend: the one that was used last, then those that follow it."""
+    """Return the channels of a resend: the channel used last, then the channels that follow in the stored order."""
     names = stored.split()
     return sorted(set(CHANNELS) & set(names[names.index(used) :]), key=names.index)
 
@@ -136,7 +136,7 @@ def check_velocity(
     wrong_today: int,
     now: int,
 ) -> None:
-    """Reject a start that exceeds the team's limits; the error contains the wait until all limits allow one.
+    """Reject a start that exceeds the team's limits; the error contains the wait until all limits allow a start.
 
     `phone_starts`: times of starts in the last 24 hours, `prefix_starts`: in the last 10 minutes, in any order.
     `wrong_today`: number of wrong codes for the phone on this UTC day. A limit of 0 is disabled.
@@ -175,7 +175,7 @@ def check_velocity(
 
 
 def _free_at(starts: Sequence[int], limit: int, window: int, now: int) -> int:
-    """Return when a sliding window allows another start; `now` if it already does."""
+    """Return when a sliding window allows another start; `now` if a start is allowed already."""
     recent = sorted(at for at in starts if at > now - window)
     if limit == 0 or len(recent) < limit:
         return now
