@@ -45,9 +45,9 @@ class Admission:
         return keys.authenticate(decoded, context.store.setup.current.callers, context.clock.now(), context.store.cell)
 
     async def authenticate_hook(self, team: str, headers: Mapping[str, str], body: bytes) -> Caller:
-        """Return the caller whose hook key (which only verifies signatures) signed the request of `team`.
+        """Return the caller whose hook key signed the request to a hook of `team`; a hook key only verifies signatures.
 
-        Reloads the setup once if no key matches.
+        Reloads the setup once if no hook key matches.
         """
         setup, setup_before = self._context.store.setup, self._context.store.setup.current
         try:
@@ -107,7 +107,7 @@ class Admission:
     ) -> tuple[Caller, RateDecision]:
         """Authenticate and admit a request; return its caller and rate-limit decision.
 
-        If the request would be refused, the setup is reloaded; if it changed, the request is checked again.
+        If the request would be refused, the setup is reloaded; if the setup has changed, the request is checked again.
         """
         setup_before = self._context.store.setup.current
         try:
@@ -141,7 +141,7 @@ class Admission:
     async def refresh_setup(self, refusal: Refusal, token: bytes, setup_before: Setup) -> bool:
         """Load the setup if it is newer than `setup_before`; return True if the refused request must be checked again.
 
-        The setup is not loaded if a newer one cannot change the refusal.
+        The setup is not loaded if a newer setup cannot change the refusal.
         """
         setup = self._context.store.setup
         # A newer setup changes nothing if the key is malformed or was already known.

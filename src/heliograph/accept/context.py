@@ -59,7 +59,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     test_token: bytes = b""
     # (API key, hash of Idempotency-Key) → fingerprint of the request in progress
     running_requests: dict[tuple[str, str], str] = {}
-    process: int | None = None  # number of this process among the children of one parent
+    process: int | None = None  # number of this process among several processes of one parent; None: a single process
     build_info: Mapping[str, str] = {}  # version, Python version and database kind, for the metrics
     host_metrics: HostMetrics = HostMetrics()
     is_worker: bool = False  # this process delivers messages, and answers only health checks
@@ -76,7 +76,7 @@ def initial_status(context: Context, timing: Timing, now: int) -> str:
 
 
 def approval_deadline(caller: Caller, timing: Timing, now: int) -> int | None:
-    """Return the time at which the message fails unless a person has released it; None if it needs no approval."""
+    """Return the time at which the message fails if it is not released before; None if it needs no approval."""
     if caller.key.restrictions is None or caller.key.restrictions.approval is None:
         return None
     deadline = now + caller.team.record.approval_hours * HOUR_MS

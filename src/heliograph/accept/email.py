@@ -405,7 +405,7 @@ def _render_content(
 def _make_unsubscribe_url(
     context: Context, caller: Caller, request: EmailRequest, recipients: Recipients, category: str
 ) -> str:
-    """Check the category, which allows only one recipient, and return the recipient's unsubscribe URL."""
+    """Return the recipient's unsubscribe URL; refuse an invalid category, and a category with several recipients."""
     team = caller.team
     check_category(category, team.record.categories)
     if len(recipients.distinct) > 1:
@@ -421,7 +421,7 @@ def _make_unsubscribe_url(
 
 
 def _find_reply_domain(setup: Setup, team: Team, request: EmailRequest) -> str:
-    """Return the verified wildcard inbound domain of the team for replies; a domain of the sender is preferred."""
+    """Return the team's verified wildcard inbound domain for replies, preferably one within the sender's domain."""
     if request.reply_to:
         raise InvalidRequest("replies sets the Reply-To: remove reply_to, or replies.", param="replies")
     domains = sorted(inbound.removeprefix("*@") for inbound in team.inbound if inbound.startswith("*@"))

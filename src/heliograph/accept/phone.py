@@ -115,9 +115,9 @@ def draft_phone_message(
     free_text: FreeText | None = None,
     origin: dict[str, str] | None = None,
 ) -> PhoneDraft:
-    """Run the checks of contract 2, up to rendering the body.
+    """Check the request in the order of contract 2, and render the body.
 
-    `origin`: fields that are stored only for the compatibility API that was called, which returns them again.
+    `origin`: fields of a compatibility API's request, stored because only this API returns them.
     """
     restricted_key = caller.key if caller.key.restrictions is not None else None
     if restricted_key is not None:
@@ -304,7 +304,7 @@ def phone_acceptance(
 
 
 class PhoneChannel(msgspec.Struct, Generic[C], frozen=True):
-    """Send, prepare and dry-run operations of SMS or WhatsApp; `build_acceptance` is what differs between the two."""
+    """Send, prepare and dry-run operations of SMS or WhatsApp; only `build_acceptance` differs between the channels."""
 
     channel: Channel
     build_acceptance: Callable[[Context, Caller, PhoneDraft, IdempotencyKey | None], tuple[Acceptance, C]]

@@ -58,7 +58,7 @@ async def resend(context: Context, caller: Caller, undelivered: Undelivered) -> 
         )
         check_available(caller.team, template)
     build = _email_copy if undelivered.channel == "email" else _phone_copy
-    # The original's schedule and expiry do not apply
+    # The original message's schedule and expiry do not apply
     undelivered = replace(
         undelivered, extra_fields=replace(undelivered.extra_fields, scheduled_at=None, expires_at=None)
     )
@@ -97,7 +97,7 @@ def _email_copy(
         unsubscribe_url=content.unsubscribe_url,
         extra_fields=undelivered.extra_fields,
     )
-    header_overrides = HeaderOverrides(to=content.to, cc=content.cc)  # the original's Bcc recipients stay hidden
+    header_overrides = HeaderOverrides(to=content.to, cc=content.cc)  # Bcc recipients of the original stay hidden
     return email_acceptance(context, caller, draft, content.attachments, None, header_overrides, id_)
 
 

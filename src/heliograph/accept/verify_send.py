@@ -42,7 +42,7 @@ MAGIC_DISABLED_MESSAGE = (
     "This is a magic number or address, and this live team does not verify those. Use a real one, or ask the operator "
     "to set verify.magic for the team."
 )
-UNMATCHABLE_CODE = "no code matches"  # for magic recipients that reject every code; no user can submit one this long
+UNMATCHABLE_CODE = "no code matches"  # for magic recipients that reject every code; longer than any submitted code
 
 CarriersByChannel = dict[Channel, list[CarrierRecord]]
 
@@ -90,7 +90,7 @@ class DispatchResult(msgspec.Struct, frozen=True, kw_only=True):
 async def send_code(
     context: Context, caller: Caller, id_: str, to: CodeRecipient, carriers: CarriersByChannel, expires_at: int
 ) -> DispatchResult:
-    """Send the code by the first channel that has a carrier which does not refuse the message."""
+    """Send the code by the first channel on which a carrier does not refuse the message."""
     code, remaining = get_code(context, id_, to.normalized), list(carriers)
     attempts, error = list[CarrierAttempt](), None
     while remaining:
@@ -125,7 +125,7 @@ async def send_due_codes(context: Context) -> None:
         sent = DispatchResult(channel=due.channel, attempts=(), error=None, next_channel_at=None)
         if caller and due.sandbox == CAPTURED:
             caller = replace(caller, captured=True)
-        # otherwise the key was deleted or the code has expired, and the status stays unchanged
+        # If the key was deleted or the code has expired, nothing is sent and the status stays unchanged.
         if caller and clock.team_now(due.team) < due.expires_at:
             channels = channels_still_to_try(due.channels, due.channel)[1:]
             to = CodeRecipient(
@@ -177,7 +177,7 @@ def is_simulator(carrier: CarrierRecord) -> bool:
 
 
 def get_code(context: Context, id_: str, normalized: str) -> str:
-    """Return a verification's code, derived from its id: a resend can repeat it although only its hash is stored."""
+    """Return a verification's code, derived from its id, because a resend needs the code and only a hash is stored."""
     if magic_recipients.rejects_every_code(normalized):
         return UNMATCHABLE_CODE
     return magic_recipients.magic_code(normalized) or derive_code(context.code_key, id_)
@@ -246,9 +246,9 @@ def _build_message(
 
 
 def mail_sender(caller: Caller, platform: Platform) -> Platform:
-    """Return the platform settings with the brand and the sender of mails with codes.
+    """Return the platform settings for mails with codes: with the brand and a sender address of the team's domain.
 
-    They are those of the team's domain; for sandbox teams and teams without a domain, the settings are unchanged.
+    For sandbox teams and teams without a domain, the settings are unchanged.
     """
     domain = None if caller.team.sandbox else resolve_brand_domain(caller.team, caller.key, None)
     if domain is None:

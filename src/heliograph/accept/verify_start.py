@@ -139,7 +139,7 @@ async def resend_verification(
         check_channel(caller.key, "verify")
     verification = await find_verification(context, caller, id_)
     if verification.sandbox == CAPTURED:
-        caller = replace(caller, captured=True)  # stays captured, whichever key resends it
+        caller = replace(caller, captured=True)  # a code sent only to simulators stays so, whichever key resends it
     channels = channels_still_to_try(verification.channels, verification.channel)
     to = CodeRecipient(
         original=verification.to,

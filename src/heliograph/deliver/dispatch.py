@@ -119,7 +119,7 @@ class Dispatch:
         return await self._record(claim, update)
 
     async def _store_simulated_reply(self, claim: Claim) -> None:
-        """Store the reply of a simulated phone once, before the report that it belongs to is recorded."""
+        """Store the simulated phone's reply, if the due report has one, before the report is recorded."""
         text = claim.reports[0].report.text
         while text and claim.channel != "email":
             carrier = routing.builtin_simulator(claim.channel).id
@@ -195,7 +195,7 @@ class Dispatch:
         )
 
     async def _is_suppressed_now(self, claim: Claim) -> bool:
-        """Return whether the recipient is suppressed, even if the address was erased, or has opted out (phones)."""
+        """Return whether an email recipient is suppressed (also if erased), or a phone recipient has opted out."""
         store = self._store
         while True:
             try:
@@ -223,7 +223,7 @@ class Dispatch:
     def _deciding_attempt(
         self, claim: Claim, attempts: Sequence[CarrierAttempt]
     ) -> tuple[CarrierRecord | None, Outcome]:
-        """Return the carrier and outcome of the attempt that decides; None as carrier if none was reachable.
+        """Return the carrier and outcome of the last attempt; None as carrier if no carrier was reachable.
 
         The outcome's detail lists the earlier attempts as `missed`.
         """
@@ -245,7 +245,7 @@ class Dispatch:
         return last.carrier, outcome
 
     def _open_circuits(self, claim: Claim) -> dict[str, int]:
-        """Return the carriers of this route that must not be used now, with the time when each may be tried again."""
+        """Return id → time of the next attempt, for the carriers of this route that must not be used now."""
         carriers = self._store.setup.current.routes[claim.channel, claim.country]
         open_circuits = self._failover.open_circuits()
         return {carrier.id: open_circuits[carrier.id] for carrier in carriers if carrier.id in open_circuits}
@@ -263,7 +263,7 @@ class Dispatch:
                     self.unrecorded_keys.add(claim.key)
                     await asyncio.sleep(DATABASE_RETRY_S)
         except Exception as error:
-            # the lease expires and the claim counts as a failed one: repeated failures quarantine the message
+            # The lease expires, and the next claim counts this one as failed: repeated failures quarantine the message.
             log.error("outcome not recorded", message=claim.message_id, error=type(error).__name__)
             return False
         finally:
@@ -318,7 +318,7 @@ def choose_carrier(claim: Claim, setup: Setup, excluded: Collection[str] = ()) -
 
 
 def _no_carrier_outcome(open_circuits: Mapping[str, int], now: int, spread_ms: int) -> Outcome:
-    """Return a deferral until the first carrier may be tried again."""
+    """Return a deferral until the earliest time at which a carrier may be tried again."""
     if not open_circuits:
         return Deferred(detail=local_failure("no_carrier", NO_CARRIER_TEXT), held=True, retry_after_ms=WAIT_MAX_MS)
     wait_ms = _ms_until_retry(open_circuits, now) + spread_ms
@@ -326,7 +326,7 @@ def _no_carrier_outcome(open_circuits: Mapping[str, int], now: int, spread_ms: i
 
 
 def _ms_until_retry(open_circuits: Mapping[str, int], now: int) -> int:
-    """Return the ms until the first carrier may be tried; FIRST_WAIT_MS if unknown."""
+    """Return the ms until the earliest time at which a carrier may be tried again; FIRST_WAIT_MS if unknown."""
     return min((retry_at - now for retry_at in open_circuits.values() if retry_at > now), default=FIRST_WAIT_MS)
 
 

@@ -83,7 +83,7 @@ class Worker:
                 self._limiter.count_started(claim.queue)
                 self._start_delivery(claim, tasks)
             claimed = Counter([claim.priority for claim in claims])
-            # priorities whose free slots were all used, so that more of their messages may be due
+            # priorities that used all their free slots, so that more of their messages may be due
             full_priorities = [priority for priority, count in claimed.items() if count == free_slots[priority]]
             free_now = self._limiter.free_slots(lane)
             if len(claims) == CLAIM_BATCH_MAX or any(free_now[priority] for priority in full_priorities):
@@ -152,7 +152,7 @@ class Worker:
                 if not await self._wait_for_tasks(
                     [self._start_delivery(claim, self._tasks[ISOLATED]) for claim in claims], ISOLATION_WAIT_S
                 ):
-                    # The lanes resume beside this message: a crash from now on must not count as its worker's death.
+                    # The lanes resume while this message is still being sent: a later crash must not count against it.
                     await self._store.outbox.leave_isolation(claims)
                     break
             return True

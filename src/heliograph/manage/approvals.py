@@ -1,4 +1,4 @@
-"""Decisions on messages that wait for approval: a person releases or rejects each one once."""
+"""Decisions on messages that wait for approval: a person releases or rejects each message once."""
 
 from heliograph.changes.fields import ONE_LINE_ERROR, is_single_line
 from heliograph.domain.audit.actor import Actor
@@ -20,13 +20,16 @@ async def find(store: Store, id_: str, team: TeamRecord | None = None) -> Approv
 async def release(store: Store, actor: Actor, approval: Approval, by: str = "") -> Approval:
     """Release a message for delivery; return its approval.
 
-    `by`: name of the person who decided, if `actor` is a key that acts for its own user.
+    `by`: name of the person who decided, if `actor` is an API key that acts for its own user.
     """
     return await _decide(store, actor, approval, by, released=True)
 
 
 async def reject(store: Store, actor: Actor, approval: Approval, by: str = "") -> Approval:
-    """Reject a message, which then fails; return its approval. `by`: the person who decided, as in `release`."""
+    """Reject a message, which then fails; return its approval.
+
+    `by`: name of the person who decided, if `actor` is an API key that acts for its own user.
+    """
     return await _decide(store, actor, approval, by, released=False)
 
 

@@ -79,7 +79,7 @@ def draft_carrier(
 
 
 async def create(store: Store, actor: Actor, draft: CarrierRecord) -> CarrierRecord:
-    """Save a new carrier as the last one of its channel to be tried."""
+    """Save a new carrier, which is tried after all other carriers of its channel."""
 
     def build_change(current: Setup, _: int) -> SetupChange:
         _check_id_free(current, draft.id)

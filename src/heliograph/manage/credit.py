@@ -14,7 +14,7 @@ from heliograph.storage.store import Store
 class CreditAdjustment(msgspec.Struct, frozen=True, kw_only=True):
     team: str
     amount: str  # 25.00 adds, -5.00 deducts
-    note: str = ""  # for `book_once` the reference
+    note: str = ""  # note in the ledger; in `book_once`, the booking's unique reference
 
 
 async def adjust_credit(store: Store, actor: Actor, adjustment: CreditAdjustment) -> Account:

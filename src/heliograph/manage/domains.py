@@ -124,7 +124,7 @@ class Domains:
         self._key_slots = FairLimiter(1, wait_s=KEY_QUEUE_TIMEOUT_S)
 
     def get(self, name_or_id: str) -> Domain:
-        """Return the domain with this id or, by `Setup.find_domain`, with this name; raise BrandDomainNotFound if none.
+        """Return the domain with this id or name (see `Setup.find_domain`); raise BrandDomainNotFound if none has it.
 
         `ensure_keys` creates the platform's own domain on first use.
         """
@@ -405,7 +405,7 @@ class Domains:
                 rows=[to_row("domain", new.id, new, None)], audit=self._audit_entry(SERVICE, "domain.add", new)
             )
 
-        if build_change(self._store.setup.current, 0).rows:  # rarely true: avoids a transaction
+        if build_change(self._store.setup.current, 0).rows:  # rarely true; otherwise no transaction is needed
             await self._store.setup.change(build_change, PLATFORM_TEAM)
 
     async def rotate(self, actor: Actor, name_or_id: str) -> list[Record]:
@@ -535,7 +535,7 @@ class Domains:
         setup, now = self._store.setup.current, self._clock.now()
         keys = [*setup.platform_keys, *(key for team in setup.teams.values() for key in team.dkim_keys)]
         if all(domain.verified for domain in self._all_domains()) and all(key.state != "pending" for key in keys):
-            return  # avoids a query: usually no domain is watched
+            return  # usually no domain is watched: no query is needed
         claimed = await self._store.domain_checks.claim(now, now + CHECK_LEASE_MS, CONCURRENT_CHECKS_MAX)
         await asyncio.gather(*(self._check_one_watched(domain, watch_start) for domain, watch_start in claimed.items()))
 
@@ -684,7 +684,7 @@ def _is_deletable(key: DkimKey, now: int) -> bool:
 
 
 def _with_usable_at(key: DkimKey, published_ttl: int | None, now: int) -> DkimKey:
-    """Return the pending key with the time at which DNS caches have expired; None while a DNS server lacks the key."""
+    """Return the pending key with `usable_at`: when old DNS caches have expired; None while a server lacks the key."""
     if published_ttl is None:
         return replace(key, usable_at=None)
     return key if key.usable_at is not None else replace(key, usable_at=now + published_ttl * SECOND_MS)
@@ -700,7 +700,10 @@ def _may_sign(domain: Domain, key: DkimKey, now: int) -> bool:
 def _merge_zone_verdicts(
     verdicts: list[tuple[Record, Verdict]], zone_keys: Mapping[str, Record]
 ) -> list[tuple[Record, Verdict]]:
-    """Return the verdicts of the owner's records; a correct CNAME counts as wrong if our zone lacks its key."""
+    """Return the DNS check results of the records that the domain's owner publishes, without those of our own zone.
+
+    A correct CNAME record counts as wrong if the DKIM key that it points to is missing in our zone.
+    """
     zone_verdicts = {record.name: verdict for record, verdict in verdicts if zone_keys.get(record.name) == record}
     merged = []
     for record, verdict in verdicts:

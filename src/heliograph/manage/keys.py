@@ -242,7 +242,7 @@ def keys_of(setup: Setup, team: str | None) -> list[Key]:
 
 
 def _check_readable(key: Key) -> None:
-    """Refuse to change a key that this version cannot read in full: writing it would lose its other fields."""
+    """Refuse to change a key with fields that this version does not know: saving the key would lose these fields."""
     if not key.scopes:
         raise InvalidRequest("This version of the service cannot read this key. Create a new one.")
 

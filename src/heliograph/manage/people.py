@@ -196,7 +196,7 @@ async def assign_role(
 
 
 async def remove(store: Store, actor: Actor, person: Person, subject: str = "") -> None:
-    """Delete a person. The audit log keeps the id and `subject`, by default the email address."""
+    """Delete a person. The audit entry has the person's id, and `subject` or else the email address as its subject."""
     entry = actor.audit_entry(store.clock.now(), "person.remove", subject or person.email, person.id)
     await store.people.change_roles(person.id, None, lambda current: rules.remove_person(current, entry))
 
@@ -204,7 +204,10 @@ async def remove(store: Store, actor: Actor, person: Person, subject: str = "") 
 async def answer_invitation(
     store: Store, actor: Actor, person: str, email: str, team: str, role: str, *, accepts: bool
 ) -> bool:
-    """Answer an invitation to a team, or to the instance if `team` is empty; return whether that was possible."""
+    """Accept or decline an invitation to a team, or to the instance if `team` is empty.
+
+    Returns False if the invitation cannot be accepted.
+    """
     action = f"{'member' if team else 'operator'}.{'accept' if accepts else 'decline'}"
     entry = actor.audit_entry(store.clock.now(), action, email, role, team=team or None)
     if not accepts:
@@ -297,7 +300,7 @@ async def follow_first_link(
 
 
 async def decline_invitation(store: Store, actor: Actor, person: Person, team: str) -> None:
-    """Decline an invitation, as the person who opened the link of this team."""
+    """Decline the invitation of `person` to `team`, on the page that the invitation's link opens."""
     entry = actor.audit_entry(store.clock.now(), "member.decline", person.email, "by a link", team=team)
     await _decline(store, person.id, team, entry)
 

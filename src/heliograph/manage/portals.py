@@ -1,4 +1,4 @@
-"""Portals: a platform key gives its own users access to some of a team's pages, by a link that is valid once."""
+"""Portals: a platform key gives its own users access to some of a team's pages, by a single-use link."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Recipients of a sandbox team, each confirmed with a code before it is added."""
+"""Recipients of a sandbox team; each recipient enters a confirmation code before being added."""
 
 from heliograph.changes.fields import check_quota
 from heliograph.changes.setup_rows import change_rows
