@@ -78,7 +78,7 @@ IMMEDIATE = Timing()
 
 
 class ExtraFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Fields stored with a message in addition to the record in the response to its sender."""
+    """Fields stored with a message in addition to the record that the send request returned."""
 
     tags: dict[str, str] = {}
     metadata: dict[str, Any] = {}
@@ -116,7 +116,7 @@ decode_record: Callable[[str], MessageRecord] = msgspec.json.Decoder(MessageReco
 
 
 def to_name_addr(address: str, name_addrs: list[str]) -> str:
-    """Return the address with its display name if `name_addrs` contains it with one; else unchanged."""
+    """Return the entry of `name_addrs` (`Name <address>`) for the address; the address itself if there is none."""
     return next((name_addr for name_addr in name_addrs if name_addr.endswith(f"<{address}>")), address)
 
 
@@ -124,7 +124,7 @@ RENDER_FIELDS = ("template_version", "layout_version", "locale")
 
 
 def public_record(record: str, status: str, *, with_render_fields: bool = False) -> dict[str, Any]:
-    """Return a stored message as the API returns it. `with_render_fields`: also with RENDER_FIELDS."""
+    """Return a stored message as the API returns it. `with_render_fields`: include RENDER_FIELDS."""
     fields: dict[str, Any] = msgspec.json.decode(record)
     for name in HIDDEN_FIELDS if with_render_fields else (*HIDDEN_FIELDS, *RENDER_FIELDS):
         fields.pop(name, None)
@@ -145,7 +145,7 @@ class SendOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 def parse_options(options: SendOptions, now: int) -> Timing:
     """Validate the options; return when the message is due and when it expires.
 
-    The caller must have checked the recipients before, because errors in them take precedence.
+    The caller must check the recipients before this call, because their errors take precedence.
     """
     if options.tags:
         check_tags(options.tags)
@@ -199,10 +199,10 @@ def parse_timing(scheduled_at: str | None, expires_at: str | None, now: int) -> 
 def _parse_time(text: str | None, name: str) -> int | None:
     if text is None:
         return None
-    at = parse_timestamp(text)
-    if at is None:
+    time_ms = parse_timestamp(text)
+    if time_ms is None:
         raise InvalidSchedule(f"{name} {quoted(text)} is not a valid time. {InvalidSchedule.fix}", param=name)
-    return at
+    return time_ms
 
 
 def check_tags(tags: dict[str, str] | None) -> None:
