@@ -198,7 +198,7 @@ async def test_indexed_search_matches_the_state_of_any_recipient(
     assert await found(store, failure="bounced", team=2, oldest_first=oldest_first) == []
     assert await found(store, status="bounced") == []  # the status of the message is delivered
     ((key,),) = [(line.key,) for line in (await store.messages.search(1, Search(limit=9, failure="bounced"))).rows]
-    assert await store.messages.outcomes([key]) == {key: {"delivered": 1, "bounced": 1}}
+    assert await store.messages.count_recipients_by_state([key]) == {key: {"delivered": 1, "bounced": 1}}
 
 
 # -- what leaves it ----------------------------------------------------------------------------------------------------

@@ -57,8 +57,8 @@ async def reserve_nothing(_: int) -> None:
 READS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "messages.search": lambda store: store.messages.search(1, SEARCH),
     "messages.count": lambda store: store.messages.count(1, SEARCH),
-    "messages.states": lambda store: store.messages.states(1, SEARCH),
-    "messages.outcomes": lambda store: store.messages.outcomes([1]),
+    "messages.count_by_state": lambda store: store.messages.count_by_state(1, SEARCH),
+    "messages.count_recipients_by_state": lambda store: store.messages.count_recipients_by_state([1]),
     "verifications.search": lambda store: store.verifications.search(1, SEARCH),
     "stats.overview": lambda store: store.stats.overview(1, 0, 1000, ["wh_1"]),
     "stats.usage": lambda store: store.stats.usage(1, 0, 1),

@@ -25,7 +25,7 @@ from heliograph.storage.engine.database import Database, Tx, write_serialized
 NEWEST = (1 << 62) - 1
 LATEST_TIME = 1 << 47  # upper bound of times in ms
 SCAN_MAX = 20_000  # maximum entries scanned for one page that filters by person or action
-FILTERED_MAX = 2_000  # number of newest entries whose actions the page offers as filters
+FILTER_SCAN_MAX = 2_000  # number of newest entries whose actions the page offers as filters
 VERIFY_BATCH = 5_000  # links verified in one transaction
 # Entries linked in one transaction; small, because it blocks SQLite's writer and the head of the chain
 LINK_BATCH = 200
@@ -182,7 +182,7 @@ class Audit:
     async def list_actions(self, team: str | None) -> frozenset[str]:
         """Return the actions of the newest entries of a team, or of the whole instance if `team` is None."""
         name, scope = ("audit_filter_actions", {"team": team}) if team else ("whole_audit_filter_actions", {})
-        rows = await self._database.read_standby(lambda tx: tx.run(name, **scope, most=FILTERED_MAX))
+        rows = await self._database.read_standby(lambda tx: tx.run(name, **scope, most=FILTER_SCAN_MAX))
         return frozenset(action for (action,) in rows)
 
     async def list_page(

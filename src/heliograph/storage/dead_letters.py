@@ -122,7 +122,7 @@ class DeadLetters:
         rows = await self._database.read(lambda tx: read_lane_shares(tx, now, PAGE_COUNT_MAX))
         return sorted(rows, key=lambda queue: queue.oldest_due or now)
 
-    async def oldest(self, now: int) -> dict[Priority, int]:
+    async def oldest_by_priority(self, now: int) -> dict[Priority, int]:
         """Return priority → time at which the wait of its oldest message began (see `oldest_by_priority`)."""
         return await self._database.read(lambda tx: oldest_by_priority(tx, now, PAGE_COUNT_MAX))
 

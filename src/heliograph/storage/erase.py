@@ -230,7 +230,7 @@ class _MatchingMessage(msgspec.Struct, frozen=True):
     placeholders: dict[str, str]  # address as given → its placeholder; empty if the address is not a recipient
 
     @property
-    def others_are_final(self) -> bool:
+    def other_recipients_are_final(self) -> bool:
         """Return whether all recipients other than the erased one have a final status."""
         return all(is_final(recipient[4]) for recipient in self.recipients if recipient[3] not in self.placeholders)
 
@@ -278,7 +278,7 @@ async def _write_messages(
     await tx.run("insert_tags", tags=tags.tag_rows_of_records(await tx.run("records_of", messages=keys)))
     await index.remove_terms(tx, records)
     ended_rows = await tx.run(
-        "finish_erased", messages=[(match.key,) for match in matches if match.others_are_final], now=now
+        "finish_erased", messages=[(match.key,) for match in matches if match.other_recipients_are_final], now=now
     )
     await publisher.publish(
         tx, await batches.finish_batches(tx, {batch for (batch,) in ended_rows if batch}, publisher, now)

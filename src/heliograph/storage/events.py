@@ -14,7 +14,7 @@ from heliograph.domain.events import SCHEDULED, StoredEvent
 from heliograph.storage.engine.database import Database, Tx, schedule_wakeup
 
 SCAN_MAX = 5000  # maximum events scanned for one page
-FILTERED_MAX = 2_000  # number of newest events whose types the page offers as filters
+FILTER_SCAN_MAX = 2_000  # number of newest events whose types the page offers as filters
 NEWEST = "evt_~"  # greater than every event id
 
 MakeId = Callable[[str], str]
@@ -142,7 +142,7 @@ class Events:
 
     async def list_types(self, team: int) -> frozenset[str]:
         """Return the types of a team's newest events."""
-        query = {"team": team, "before": NEWEST, "most": FILTERED_MAX}
+        query = {"team": team, "before": NEWEST, "most": FILTER_SCAN_MAX}
         rows = await self._database.read_standby(lambda tx: tx.run("event_filter_types", **query))
         return frozenset(type_ for (type_,) in rows)
 

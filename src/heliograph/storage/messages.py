@@ -137,7 +137,7 @@ class Messages:
         search = message_search.with_team_clock(self._clock, team, search)
         return await self._database.read_standby(lambda tx: message_search.count_messages(tx, team, search, limit))
 
-    async def states(self, team: int, search: Search, limit: int = COUNT_MAX) -> dict[str, int]:
+    async def count_by_state(self, team: int, search: Search, limit: int = COUNT_MAX) -> dict[str, int]:
         """Return state → number of messages with a tag or template.
 
         Counts the newest `limit` messages of each channel with the tag, or up to `limit` per state with the template.
@@ -145,7 +145,7 @@ class Messages:
         search = message_search.with_team_clock(self._clock, team, search)
         return await self._database.read_standby(lambda tx: message_search.count_by_state(tx, team, search, limit))
 
-    async def outcomes(self, messages: Iterable[int]) -> dict[int, dict[str, int]]:
+    async def count_recipients_by_state(self, messages: Iterable[int]) -> dict[int, dict[str, int]]:
         """Return message key → recipient state → number of recipients."""
         return await self._database.read_standby(lambda tx: message_search.count_recipients_by_state(tx, messages))
 

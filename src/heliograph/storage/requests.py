@@ -25,7 +25,7 @@ RETENTION_MS = 7 * DAY_MS
 TEAM_MAX = 10_000  # maximum stored entries per team, for refused and other requests each
 RECENT_MS = 5 * MINUTE_MS  # TEAM_MAX is checked for teams with a request within this time
 DELETE_BATCH = 500  # entries deleted per transaction
-FILTERED_MAX = 2_000  # number of newest requests, refused and others each, whose routes and codes the page offers
+FILTER_SCAN_MAX = 2_000  # number of newest requests, refused and others each, whose routes and codes the page offers
 NEWEST = "req_~"  # sorts after every id
 
 
@@ -247,7 +247,7 @@ class Requests:
             return [
                 row
                 for refused in (0, 1)
-                for row in await tx.run("request_filter_values", team=team, refused=refused, most=FILTERED_MAX)
+                for row in await tx.run("request_filter_values", team=team, refused=refused, most=FILTER_SCAN_MAX)
             ]
 
         rows = await self._database.read_standby(read_values)

@@ -76,7 +76,7 @@ async def show(request: PageRequest) -> Page:
         "live": live_url,
         "tiles": [
             _delivery_tile(request, sum(team_stats.sent for team_stats in stats.values())),
-            _waiting_tile(await store.dead_letters.oldest(now), now),
+            _waiting_tile(await store.dead_letters.oldest_by_priority(now), now),
             _carriers_tile(request),
             _dead_letters_tile(await store.dead_letters.count()),
             _approvals_tile(request.setup, request.pending_approvals),

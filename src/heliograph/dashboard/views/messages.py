@@ -246,7 +246,9 @@ async def build_rows(request: PageRequest, messages: Any) -> list[dict[str, Any]
     """Return the display values of each row; for several recipients, with the number of recipients per outcome."""
     rows = [build_row(request, row) for row in messages]
     multi_recipient_keys = [row["key"] for row in rows if row["others"] > 0]
-    outcomes = await request.store.messages.outcomes(multi_recipient_keys) if multi_recipient_keys else {}
+    outcomes = (
+        await request.store.messages.count_recipients_by_state(multi_recipient_keys) if multi_recipient_keys else {}
+    )
     for row in rows:
         counts = outcomes.get(row["key"], {})
         total = sum(counts.values())
@@ -284,7 +286,7 @@ async def _count_by_state(request: PageRequest, criteria: Search) -> list[tuple[
     )
     if bool(criteria.template_id) == bool(criteria.tag) or any(other_filters):
         return []
-    count_by_state = await request.store.messages.states(request.team.record.ref, criteria)
+    count_by_state = await request.store.messages.count_by_state(request.team.record.ref, criteria)
     suffix_by_state = {status: "+" for status, number in count_by_state.items() if number >= COUNT_MAX}
     return [
         (status, f"{count_by_state[status]:,}{suffix_by_state.get(status, '')} {state_label(status).label.lower()}")
