@@ -190,7 +190,7 @@ async def test_rotation_keeps_concurrent_changes(store: Store, settings: Setting
     changed = await store.database.write(lambda tx: tx.run("reencrypt_chat_hooks", rows=rows))
     assert changed == []
     assert (await store.secret_store.read_encrypted_texts())["chat/team_a"] != "v1.fresh"
-    assert turn.reencrypt_functions("v1.AAAA", "chat/team_a") is None  # text that cannot be decrypted is unchanged
+    assert turn.reencrypt("v1.AAAA", "chat/team_a") is None  # text that cannot be decrypted is unchanged
 
 
 async def test_rotation_with_secrets_from_settings_uses_the_new_one(store: Store, settings: Settings) -> None:

@@ -57,7 +57,7 @@ def test_query_is_truncated_to_the_maximum_length() -> None:
 
 def test_sender_is_searchable() -> None:
     assert decode_searched(RECORD).domain == "mail.test"
-    marks = trigrams.fact_terms(team=7, channel="email", key="k", domain="mail.test")
+    marks = trigrams.property_terms(team=7, channel="email", key="k", domain="mail.test")
     assert marks == ["team:7", "channel:email", "key:k", "from:mail.test"]
 
 

@@ -17,7 +17,7 @@ from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import T, TxFunction
 from heliograph.storage.engine.group_commit import GroupCommit
 from heliograph.storage.engine.local_files import LocalFiles
-from heliograph.storage.engine.migrate import pending
+from heliograph.storage.engine.migrate import pending_files
 from heliograph.storage.engine.query import load_queries
 from heliograph.storage.engine.sqlite import SqliteTx, run_to_completion
 from heliograph.storage.engine.wakeups import Wakeups
@@ -162,6 +162,6 @@ def make_turning_store(database: Memory, clock: Clock, owner: str, folder: Path)
 
 def empty_database() -> apsw.Connection:
     connection = apsw.Connection(":memory:")
-    for change in pending(0, 0, "sqlite"):
+    for change in pending_files(0, 0, "sqlite"):
         connection.execute(change.sql)
     return connection

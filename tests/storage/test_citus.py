@@ -43,7 +43,7 @@ class RecordingConnection:
 
 async def test_migration_sends_each_statement_alone() -> None:
     connection = RecordingConnection()
-    await migrations._apply_files(connection, migrations.pending(0, 0, "postgres"))
+    await migrations._apply_files(connection, migrations.pending_files(0, 0, "postgres"))
     assert len(connection.statements) > 100
     assert [sql for sql in connection.statements if ";" in sql] == []
 

@@ -91,7 +91,7 @@ def make_rotation(old: Secrets, new: Secrets) -> Rotation:
         old_key = new.cipher.key_index(text, context)
         return new.cipher.encrypt(new.cipher.decrypt(text, context), context) if old_key else None
 
-    return Rotation(digest=new.digest, kept_keys=old.encrypt_kept_keys(new.cipher), reencrypt_functions=reencrypt)
+    return Rotation(digest=new.digest, kept_keys=old.encrypt_kept_keys(new.cipher), reencrypt=reencrypt)
 
 
 def _print_progress(processed: int, total: int) -> None:

@@ -26,7 +26,7 @@ class Rotation(msgspec.Struct, frozen=True, kw_only=True):
 
     digest: str
     kept_keys: str  # JSON of the keys that must survive the rotation, encrypted with the new secret
-    reencrypt_functions: Reencrypt
+    reencrypt: Reencrypt
 
 
 async def rotate(store: Store, actor: Actor, rotation: Rotation, on_progress: ProgressCallback) -> int:
@@ -36,11 +36,11 @@ async def rotate(store: Store, actor: Actor, rotation: Rotation, on_progress: Pr
     """
     begin_entry = actor.audit_entry(store.clock.now(), "secret.rotate", "master secret", "begun")
     is_changed = await store.secret_store.rotate_digest(rotation.digest, rotation.kept_keys, begin_entry)
-    count = await store.secret_store.reencrypt(rotation.reencrypt_functions, on_progress)
+    count = await store.secret_store.reencrypt(rotation.reencrypt, on_progress)
     if is_changed or count:
         await asyncio.sleep(SETTLE_S)
         # Processes that had not switched yet may have encrypted secrets with the old master secret.
-        count += await store.secret_store.reencrypt(rotation.reencrypt_functions, on_progress)
+        count += await store.secret_store.reencrypt(rotation.reencrypt, on_progress)
         detail = f"done, re-encrypted: {count}"
         await store.audit.add(actor.audit_entry(store.clock.now(), "secret.rotate", "master secret", detail))
     return count

@@ -102,7 +102,7 @@ def text_terms(record: str) -> set[str]:
     return set().union(*map(trigrams, searchable_texts(decode_searched(record))))
 
 
-def fact_terms(
+def property_terms(
     *, team: int, channel: str | None = None, key: str | None = None, template: str | None = None, domain: str = ""
 ) -> list[str]:
     attributes = {"channel": channel, "key": key, "template": template, "from": domain}

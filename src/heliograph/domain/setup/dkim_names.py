@@ -44,7 +44,7 @@ def idle_selectors(keys: Iterable[DkimKey]) -> dict[str, str] | None:
     return idle if all(idle.values()) else None
 
 
-def target(selector: str, domain_id: str, zone: str) -> str:
+def cname_target(selector: str, domain_id: str, zone: str) -> str:
     """Return the name of a domain's key in our zone.
 
     The name contains the domain's id, because several teams may add the same domain.
@@ -58,7 +58,7 @@ def cname_records(domain: str, domain_id: str, zone: str) -> list[Record]:
         Record(
             type="CNAME",
             name=f"{selector}._domainkey.{domain}",
-            value=target(selector, domain_id, zone),
+            value=cname_target(selector, domain_id, zone),
             purpose="dkim",
         )
         for selector in _ALL_CNAME_SELECTORS
@@ -68,7 +68,7 @@ def cname_records(domain: str, domain_id: str, zone: str) -> list[Record]:
 def zone_records(keys: Iterable[DkimKey], domain_id: str, zone: str) -> list[Record]:
     """Return the records of a domain's keys in our zone."""
     return [
-        Record(type="TXT", name=target(key.selector, domain_id, zone), value=key.public, purpose="dkim")
+        Record(type="TXT", name=cname_target(key.selector, domain_id, zone), value=key.public, purpose="dkim")
         for key in keys
         if is_cname_key(key)
     ]

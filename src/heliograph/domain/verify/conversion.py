@@ -53,7 +53,7 @@ def check_conversion(limits: VerifyLimits, phone: str, tallies: Sequence[Tally],
         is_known_phone
         or not limits.conversion_guard
         or not threshold
-        or max(map(_unverified_starts, tallies), default=0) < threshold
+        or max(map(_excess_unverified_starts, tallies), default=0) < threshold
     ):
         return
     _, in_country, in_range = map(_totals, tallies)
@@ -67,7 +67,7 @@ def check_conversion(limits: VerifyLimits, phone: str, tallies: Sequence[Tally],
         raise _refusal(f"numbers in {country}", country)
 
 
-def _unverified_starts(tally: Tally) -> int:
+def _excess_unverified_starts(tally: Tally) -> int:
     """Return the number of unverified starts beyond those that verified starts of the same hour allow.
 
     Each hour is counted separately, so that the verified starts of a good day do not allow a later attack.

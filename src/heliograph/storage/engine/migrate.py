@@ -68,7 +68,7 @@ class SchemaFile(msgspec.Struct, frozen=True):
         match_by_statement = {text: _CREATE_INDEX.match(text) for text in self.statements} if self.number > BASE else {}
         return {match[1]: text for text, match in match_by_statement.items() if match and match[2] not in new_tables}
 
-    def to_run(self, without: Collection[str] = ()) -> list[str]:
+    def statements_to_run(self, without: Collection[str] = ()) -> list[str]:
         """Return the statements to run, except those in `without`; the last one records the version."""
         statements = [text for text in self.statements if text not in without]
         return [*statements, f"INSERT INTO schema_version VALUES ({self.recorded_as})"]
@@ -84,7 +84,7 @@ def schema_files() -> list[tuple[int, str]]:
     )
 
 
-def pending(current: int, needed: int, dialect: Dialect) -> list[SchemaFile]:
+def pending_files(current: int, needed: int, dialect: Dialect) -> list[SchemaFile]:
     """Return the schema files to apply to a database at version `current`.
 
     `needed`: the lowest schema version that code must support to use this database. Raises ForeignSchema if this code
@@ -160,7 +160,7 @@ def _migrate_sqlite_file(path: Path) -> list[int]:
                 connection.execute(VERSION_TABLE)
                 files = _next_files(missing_on_sqlite(connection))
                 for file in files:
-                    connection.execute(";".join(file.to_run()))
+                    connection.execute(";".join(file.statements_to_run()))
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:  # SQLite has already rolled back if the disk is full
@@ -177,7 +177,7 @@ def missing_on_sqlite(connection: apsw.Connection) -> list[SchemaFile]:
         current, needed = next(connection.execute(VERSION_QUERY))
     except apsw.SQLError:
         current = needed = 0
-    return pending(current, needed, "sqlite")
+    return pending_files(current, needed, "sqlite")
 
 
 def _next_files(missing_files: list[SchemaFile]) -> list[SchemaFile]:
@@ -218,7 +218,7 @@ async def missing_on_postgres(connection: Any) -> list[SchemaFile]:
             current, needed = await connection.fetchrow(VERSION_QUERY)
     except asyncpg.UndefinedTableError:
         current = needed = 0
-    return pending(current, needed, "postgres")
+    return pending_files(current, needed, "postgres")
 
 
 async def _apply_files(connection: Any, files: list[SchemaFile]) -> None:
@@ -227,7 +227,7 @@ async def _apply_files(connection: Any, files: list[SchemaFile]) -> None:
     Statements are sent one by one, because Citus cannot distribute a string of several statements.
     """
     without = list(files[0].concurrent_indexes.values()) if len(files) == 1 else []
-    statements = [statement for file in files for statement in file.to_run(without)]
+    statements = [statement for file in files for statement in file.statements_to_run(without)]
     for retries_left in reversed(range(LOCK_ATTEMPTS)):
         try:
             async with connection.transaction():
@@ -243,7 +243,7 @@ async def _apply_files(connection: Any, files: list[SchemaFile]) -> None:
 async def _unbuilt_indexes(connection: Any) -> dict[str, str]:
     """Return index name → statement for the concurrently built indexes that are missing or invalid."""
     statement_by_index: dict[str, str] = {}
-    for file in pending(BASE, 0, "postgres"):
+    for file in pending_files(BASE, 0, "postgres"):
         for name in _DROP_INDEX.findall(file.sql):
             statement_by_index.pop(name, None)
         statement_by_index |= file.concurrent_indexes

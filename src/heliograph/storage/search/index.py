@@ -16,9 +16,9 @@ from heliograph.domain.search.trigrams import (
     BLOCK_BITS,
     BLOCK_SIZE,
     decode_searched,
-    fact_terms,
     id_tail_terms,
     pack,
+    property_terms,
     searchable_texts,
     text_terms,
     trigrams,
@@ -123,7 +123,7 @@ async def _positions_by_term(rows: Sequence[Any]) -> dict[str, list[int]]:
                 positions_by_text[text].append(position)
         await asyncio.sleep(YIELD_S)
     for (team, channel, key_id, template_id, domain), positions in positions_by_facts.items():
-        for term in fact_terms(team=team, channel=channel, key=key_id, template=template_id, domain=domain):
+        for term in property_terms(team=team, channel=channel, key=key_id, template=template_id, domain=domain):
             positions_by_term[term] += positions
     for number, (text, positions) in enumerate(positions_by_text.items(), 1):
         for term in trigrams(text):

@@ -17,8 +17,8 @@ from heliograph.domain.search.trigrams import (
     TRIGRAM_LENGTH,
     SearchQuery,
     decode_searched,
-    fact_terms,
     intersect,
+    property_terms,
 )
 from heliograph.domain.sending.send_options import decode_record
 from heliograph.domain.setup.records import Channel
@@ -63,11 +63,11 @@ class SearchFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     def alternative_terms(self) -> list[list[str]]:
         """Return alternative lists of index terms; a matching message has all terms of at least one list."""
-        fact_list = fact_terms(
+        property_list = property_terms(
             team=self.team, channel=self.channel, key=self.key_id, template=self.template_id, domain=self.domain or ""
         )
         term_sets = self.needle.term_sets() if self.needle else [[]]
-        return [fact_list + terms for terms in term_sets]
+        return [property_list + terms for terms in term_sets]
 
     def prefilter_word(self) -> str | None:
         """Return a JSON-escaped word that every matching ASCII record contains, as a prefilter in SQL.
@@ -168,8 +168,8 @@ async def _most_selective(tx: Tx, terms: list[str], built: set[int]) -> list[str
     for _, term, packed in await tx.run("find_grams", keys=[(block, term) for block in sample for term in terms]):
         size_by_term[term] += len(packed)
     trigrams = sorted((term for term in terms if len(term) <= TRIGRAM_LENGTH), key=size_by_term.__getitem__)
-    fact_list = [term for term in terms if len(term) > TRIGRAM_LENGTH]
-    return sorted(trigrams[:TERMS_MAX] + fact_list, key=size_by_term.__getitem__)
+    property_list = [term for term in terms if len(term) > TRIGRAM_LENGTH]
+    return sorted(trigrams[:TERMS_MAX] + property_list, key=size_by_term.__getitem__)
 
 
 async def _candidate_positions(
