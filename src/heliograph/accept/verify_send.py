@@ -227,7 +227,7 @@ def _build_message(
         mail = verify_mail(platform.verify_text, language, brand["name"], code)
         suffix = feedback_id_suffix(context.reply_key, team.record.id, from_template=False)
         content = replace(
-            build_content(mail, mail_sender(caller, platform), to.original), feedback_id=f"{DIRECT}:{suffix}"
+            build_content(mail, code_mail_platform(caller, platform), to.original), feedback_id=f"{DIRECT}:{suffix}"
         )
     elif template := code_template(team):
         template, brand = localize(template, to.locale), default_brand_values(caller.team, platform)
@@ -245,7 +245,7 @@ def _build_message(
     )
 
 
-def mail_sender(caller: Caller, platform: Platform) -> Platform:
+def code_mail_platform(caller: Caller, platform: Platform) -> Platform:
     """Return the platform settings for mails with codes: with the brand and a sender address of the team's domain.
 
     For sandbox teams and teams without a domain, the settings are unchanged.

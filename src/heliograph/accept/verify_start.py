@@ -15,9 +15,9 @@ from heliograph.accept.verify_send import (
     CodeRecipient,
     DispatchResult,
     candidate_carriers,
+    code_mail_platform,
     code_text,
     get_code,
-    mail_sender,
     send_code,
     stored_locale,
     supported_locale,
@@ -238,7 +238,8 @@ async def _check_recipient(context: Context, caller: Caller, to: CodeRecipient) 
     if "email" not in to.channels:
         check_phone_allowed(caller, to.normalized)
         return
-    mail_sender(caller, context.store.setup.current.platform)  # raises a Refusal if the team has no domain to send from
+    # Raises a Refusal if the team has no domain to send from
+    code_mail_platform(caller, context.store.setup.current.platform)
     recipients = parse_recipients(to.original, None, None, None)
     if not caller.captured:
         check_allowed(recipients, caller.team)

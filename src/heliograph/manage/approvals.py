@@ -17,30 +17,30 @@ async def find(store: Store, id_: str, team: TeamRecord | None = None) -> Approv
     return approval
 
 
-async def release(store: Store, actor: Actor, approval: Approval, by: str = "") -> Approval:
+async def release(store: Store, actor: Actor, approval: Approval, decided_by: str = "") -> Approval:
     """Release a message for delivery; return its approval.
 
-    `by`: name of the person who decided, if `actor` is an API key that acts for its own user.
+    `decided_by`: name of the person who decided, if `actor` is an API key that acts for its own user.
     """
-    return await _decide(store, actor, approval, by, released=True)
+    return await _decide(store, actor, approval, decided_by, released=True)
 
 
-async def reject(store: Store, actor: Actor, approval: Approval, by: str = "") -> Approval:
+async def reject(store: Store, actor: Actor, approval: Approval, decided_by: str = "") -> Approval:
     """Reject a message, which then fails; return its approval.
 
-    `by`: name of the person who decided, if `actor` is an API key that acts for its own user.
+    `decided_by`: name of the person who decided, if `actor` is an API key that acts for its own user.
     """
-    return await _decide(store, actor, approval, by, released=False)
+    return await _decide(store, actor, approval, decided_by, released=False)
 
 
-async def _decide(store: Store, actor: Actor, approval: Approval, by: str, *, released: bool) -> Approval:
-    if by and not is_single_line(by):
+async def _decide(store: Store, actor: Actor, approval: Approval, decided_by: str, *, released: bool) -> Approval:
+    if decided_by and not is_single_line(decided_by):
         raise InvalidRequest(f"by: {ONE_LINE_ERROR}", param="by")
     team = store.setup.current.teams_by_ref[approval.team].record.id
     action, decide = (
         ("message.release", store.approvals.release) if released else ("message.reject", store.approvals.reject)
     )
-    entry = actor.audit_entry(store.clock.now(), action, approval.message_id, by, team=team)
+    entry = actor.audit_entry(store.clock.now(), action, approval.message_id, decided_by, team=team)
     if not await decide(approval, entry):
         raise AlreadyDecided
     return await find(store, approval.id)

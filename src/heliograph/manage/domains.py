@@ -443,12 +443,12 @@ class Domains:
         if watched_since is not None and domain.verified and is_correct is False:
             is_correct = None
         now, is_taken = self._clock.now(), False
-        is_pending_correct = (
+        are_pending_keys_ready = (
             bool(pending_records)
             and all_correct(verdict_by_record[record] for record in pending_records) is True
             and all(_may_sign(domain, key, now) for key in pending_keys)
         )
-        postponed_keys = [] if is_pending_correct else [key for key in pending_keys if key not in keys]
+        postponed_keys = [] if are_pending_keys_ready else [key for key in pending_keys if key not in keys]
 
         def build_change(setup: Setup, _: int) -> SetupChange:
             nonlocal is_taken
@@ -458,7 +458,7 @@ class Domains:
             is_taken = holder is not None and holder.verified and holder.id != domain.id
             verified, failures = next_verification_state(before.verified, before.failures, is_correct and not is_taken)
             verified = verified if before.by_dns else before.verified
-            changed_keys = self._activate_pending(keys, now) if is_pending_correct else []
+            changed_keys = self._activate_pending(keys, now) if are_pending_keys_ready else []
             expired_rows = [
                 to_row("dkim_key", key.id, None, key.team or None) for key in keys if _is_deletable(key, now)
             ]
