@@ -43,7 +43,7 @@ class Link(msgspec.Struct, frozen=True):
     expires_at: int = 0  # 0: default validity of the purpose
 
     def requires_sign_in(self, person: Person) -> bool:
-        """Return whether the person must sign in to accept the invitation: true if the person can already sign in.
+        """Return whether following the link requires a sign-in: it invites a person who can already sign in.
 
         A person from an identity provider has no password, and an unverified link must not set one.
         """

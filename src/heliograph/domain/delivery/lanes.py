@@ -47,7 +47,7 @@ def next_concurrency(concurrency: int, slots: int, waited_s: float) -> int:
 
 
 def next_priority(turn: int, waiting: Container[Priority]) -> Priority | None:
-    """Return the priority to serve: the most urgent one waiting, but each gets one turn in 20 (contract 16)."""
+    """Return the most urgent waiting priority, except for one turn in 20 of each other priority (contract 16)."""
     preference: tuple[Priority, ...] = (_PRIORITY_BY_TURN.get(turn % _TURNS_PER_ROUND, "critical"), *PRIORITIES)
     return next((priority for priority in preference if priority in waiting), None)
 

@@ -22,7 +22,7 @@ RANGE_DIGITS = 6  # number of final digits in which the numbers of a range diffe
 SAMPLE_FACTOR = 10  # the guard applies from this multiple of the team's per-prefix limit of starts
 FREE_ATTEMPTS = 5  # unverified starts per day that are always allowed in a number range
 ATTEMPTS_PER_VERIFIED = 3  # additional unverified starts that each verified start allows in its area
-MIN_VERIFIED_DIVISOR = 10  # a country is blocked if less than 1/10 of its starts are verified
+MIN_VERIFIED_DIVISOR = 10  # a country is blocked if fewer than one in this many starts is verified
 
 ALL_AREAS, UNKNOWN_COUNTRY = "*", "?"
 

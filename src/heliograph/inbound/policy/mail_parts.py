@@ -1,8 +1,8 @@
 """Splits a mail from an untrusted sender into a flat list of decoded parts.
 
 Invalid mail raises no exception, and memory is bounded. An enclosed message is one part whose body is not parsed: in a
-bounce it is a copy of the mail that we sent, whose text must not be mistaken for the remote server's. Only an attached
-`multipart/report` is parsed as well, because it is a forwarded bounce: we never send that type.
+bounce it is a copy of the mail that we sent, whose text must not be mistaken for the remote server's. Only an enclosed
+message of the type `multipart/report` is parsed as well: it is a forwarded bounce, because we never send that type.
 """
 
 import re

@@ -27,7 +27,7 @@ from heliograph.domain.search.trigrams import (
 from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, Tx
 
-SETTLED_MS = 300_000  # age from which a message cannot be older than an open transaction
+SETTLED_MS = 300_000  # age of a block's newest message from which no open transaction can add to the block
 STALE_MS = DAY_MS  # delay before a block with deleted messages is rebuilt
 MISSING_BLOCKS_MAX = 64  # maximum number of unbuilt blocks to choose from
 MESSAGES_PER_SLICE = 64  # messages processed before yielding to the event loop
