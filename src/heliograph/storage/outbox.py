@@ -466,7 +466,7 @@ class Outbox:
             pass
 
     async def release_own(self) -> None:
-        """Release all rows and verifications that an earlier run of this process had claimed."""
+        """Release what an earlier run of this process had claimed: messages, webhooks, idempotency keys and codes."""
         now, publisher = self._clock.now(), self._publisher
 
         async def release_all(tx: Tx) -> None:
