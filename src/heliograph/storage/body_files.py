@@ -50,6 +50,7 @@ class Contents:
         """`files_above`: store bodies of more bytes as files; 0: never."""
         self._database = database
         self._attachments = attachments
+        self.stores_files = files_above > 0
         self._files_above = files_above
 
     async def read(
@@ -89,8 +90,6 @@ class Contents:
 
         If a file cannot be stored now, the body stays in the database.
         """
-        if not self._files_above:
-            return item
         if isinstance(item, Acceptance):
             return await self._store_body(item)
         sends = [await self._store_body(send) if isinstance(send, Acceptance) else send for send in item.sends]

@@ -74,7 +74,9 @@ class Messages:
     async def accept(self, item: accepts.Item) -> SendResult[Any]:
         if trace := tracing.current_traceparent():
             item = _with_trace(item, trace)
-        return await self._accept_commits.submit(await self._contents.store_bodies(item))
+        if self._contents.stores_files:
+            item = await self._contents.store_bodies(item)
+        return await self._accept_commits.submit(item)
 
     async def dry_run(self, item: Acceptance) -> Decision:
         return await self._database.read(lambda tx: accepts.dry_run(tx, item, self._erased_name_of))
