@@ -14,10 +14,10 @@ from heliograph.data_folder import (
     Secrets,
     delete_file_marks,
     mark_file,
-    read_database_numbers,
+    read_database_counters,
     read_file_marks,
     read_mark,
-    save_database_number,
+    save_database_counter,
     save_file_mark,
 )
 from heliograph.domain.limits import KIB
@@ -262,12 +262,12 @@ async def pause_if_restored(store: Store, data: Path, file: Path | None = None) 
 
     The data folder stores the highest counter seen of each database. `file`: the SQLite file, None for PostgreSQL.
     """
-    recorded_numbers = await asyncio.to_thread(read_database_numbers, data)
+    recorded_counters = await asyncio.to_thread(read_database_counters, data)
     recorded_marks = await asyncio.to_thread(read_file_marks, data) if file else {}
     file_mark = read_mark(file) if file else None
     copied = [database_id for database_id, recorded_mark in recorded_marks.items() if recorded_mark != file_mark]
-    comparison = await store.maintenance.pause_if_restored(recorded_numbers, copied)
-    await asyncio.to_thread(save_database_number, data, comparison.database_id, comparison.counter)
+    comparison = await store.maintenance.pause_if_restored(recorded_counters, copied)
+    await asyncio.to_thread(save_database_counter, data, comparison.database_id, comparison.counter)
     if file and (new_file_mark := file_mark or mark_file(file)):
         await asyncio.to_thread(save_file_mark, data, comparison.database_id, new_file_mark)
     if comparison.is_restored:

@@ -208,7 +208,7 @@ def _read_text(path: Path) -> str:
         return ""
 
 
-def read_database_numbers(data: Path) -> dict[int, int]:
+def read_database_counters(data: Path) -> dict[int, int]:
     """Return database id → highest counter that this data folder has recorded for that database."""
     return {
         int(file.name): int(text)
@@ -249,9 +249,9 @@ def delete_file_marks(data: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def save_database_number(data: Path, database: int, number: int) -> None:
+def save_database_counter(data: Path, database: int, counter: int) -> None:
     """Record the database's counter without fsync, because losing it in a power cut is harmless."""
-    _replace(data / "witness" / str(database), str(number))
+    _replace(data / "witness" / str(database), str(counter))
 
 
 def _replace(path: Path, text: str) -> None:

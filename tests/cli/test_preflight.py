@@ -259,7 +259,7 @@ def test_clock_and_disk_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert [check_clock_difference(ms).level for ms in (-4_999, 5_000, -5_000)] == ["ok", "FAIL", "FAIL"]
     assert check_sync_rate(tmp_path).level in ("ok", "warn")
     assert check_sync_rate(tmp_path / "none").level == "FAIL"
-    monkeypatch.setattr(machine, "SYNCS_LOW", 1e9)
+    monkeypatch.setattr(machine, "SYNC_RATE_LOW", 1e9)
     assert check_sync_rate(tmp_path).level == "warn"
 
 

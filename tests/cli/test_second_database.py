@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from heliograph.cli import options
-from heliograph.data_folder import save_database_number
+from heliograph.data_folder import save_database_counter
 from heliograph.settings import CONFIG_VARIABLE
 from tests.conftest import fresh_database
 
@@ -16,7 +16,7 @@ OTHER = ["--database", "sqlite:///other.db"]
 
 def test_a_data_folder_of_another_database_is_refused(run: Run, tmp_path: Path, example: str) -> None:
     assert run("apply", example).code == 0
-    save_database_number(tmp_path / "heliograph-data", 17, 1)  # as the service does when it starts
+    save_database_counter(tmp_path / "heliograph-data", 17, 1)  # as the service does when it starts
     assert run("key", "list").code == 0
     for command in (["apply", example], ["pause"], ["key", "list"], ["secret", "show"]):
         ended = run(*command, *OTHER)
@@ -32,7 +32,7 @@ def test_a_data_folder_of_another_database_is_refused(run: Run, tmp_path: Path, 
 
 def test_an_empty_postgresql_database_is_refused(run: Run, tmp_path: Path, postgres: str) -> None:
     database = ["--database", fresh_database(postgres, "template1")]
-    save_database_number(tmp_path / "heliograph-data", 17, 1)
+    save_database_counter(tmp_path / "heliograph-data", 17, 1)
     ended = run("pause", *database)
     assert ended.code == 1 and "To create a new database: heliograph migrate" in ended.err
     assert run("migrate", *database).code == 0

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from heliograph.dashboard.navigation import MENU, OPERATOR_MENU, NavItem
-from heliograph.dashboard.page_request import zone_of
+from heliograph.dashboard.page_request import time_zone_of
 from heliograph.dashboard.render import (
     ReaderTime,
     format_ago,
@@ -60,7 +60,9 @@ def test_format_ago_returns_relative_time_then_date(back: timedelta, text: str) 
 @pytest.mark.parametrize("year", [1, 9999])
 def test_format_ago_accepts_first_and_last_year_in_any_zone(year: int, zone: str) -> None:
     end = datetime(year, 12, 31, 23, 59, tzinfo=UTC) if year > 1 else datetime(1, 1, 1, tzinfo=UTC)
-    assert str(year) in format_ago(int(end.timestamp() * 1000), ReaderTime(int(NOW.timestamp() * 1000), zone_of(zone)))
+    assert str(year) in format_ago(
+        int(end.timestamp() * 1000), ReaderTime(int(NOW.timestamp() * 1000), time_zone_of(zone))
+    )
 
 
 def test_exact_time_uses_reader_zone_and_is_accessible() -> None:
@@ -75,7 +77,7 @@ def test_exact_time_uses_reader_zone_and_is_accessible() -> None:
     ("name", "hours"), [("Europe/Vienna", 2), ("", 0), ("../../etc/passwd", 0), ("Europe", 0), ("No/Where", 0)]
 )
 def test_zone_of_unknown_name_returns_utc(name: str, hours: int) -> None:
-    assert NOW.astimezone(zone_of(name)).utcoffset() == timedelta(hours=hours)
+    assert NOW.astimezone(time_zone_of(name)).utcoffset() == timedelta(hours=hours)
 
 
 @pytest.mark.parametrize(
@@ -126,5 +128,5 @@ def test_every_state_has_label_and_icon() -> None:
 def test_group_by_day_uses_reader_zone(zone: str, said: list[str]) -> None:
     now = int(NOW.timestamp() * 1000)
     lines = [{"created_at": now - int(hours * 3_600_000)} for hours in (0, 1.5, 37, 89 * 24)]
-    groups = group_by_day(lines, ReaderTime(now, zone_of(zone)))
+    groups = group_by_day(lines, ReaderTime(now, time_zone_of(zone)))
     assert [heading for _, heading, _ in groups] == said and [line for *_, those in groups for line in those] == lines

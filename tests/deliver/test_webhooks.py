@@ -330,7 +330,7 @@ async def test_endpoint_has_at_most_ten_attempts_over_all_processes(
 async def test_hanging_endpoint_delays_no_other(
     store: Store, clock: TestClock, gate: FakePoster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "SLOTS", 10)  # all slots are used
+    monkeypatch.setattr(serving, "IN_FLIGHT_SOFT_MAX", 10)  # the limit is reached
     await save(store, webhook(), webhook("whk_2"), webhook("whk_3"))
     gate.shut = {f"https://{HOOK}.test"}
     async with running(store, gate, clock):

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from heliograph.bootstrap import mark_clean_shutdown, open_store, pause_if_restored
-from heliograph.data_folder import read_database_numbers, save_database_number
+from heliograph.data_folder import read_database_counters, save_database_counter
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.setup.records import TeamRecord
 from heliograph.domain.setup.snapshot import to_row
@@ -29,7 +29,7 @@ async def is_paused(store: Store) -> bool:
 
 async def test_each_start_increments_the_start_number(store: Store, settings: Settings) -> None:
     assert [await pause_if_restored(store, settings.data) for _ in range(3)] == [False, False, False]
-    (number,) = read_database_numbers(settings.data).values()
+    (number,) = read_database_counters(settings.data).values()
     assert number == 3
     assert not await is_paused(store)
 
@@ -45,7 +45,7 @@ async def test_new_data_folder_detects_no_rollback(store: Store, tmp_path: Path)
 async def test_crash_between_the_two_writes_detects_no_rollback(store: Store, settings: Settings) -> None:
     await pause_if_restored(store, settings.data)
     for _ in range(3):
-        await store.maintenance.pause_if_restored(read_database_numbers(settings.data))  # folder not updated
+        await store.maintenance.pause_if_restored(read_database_counters(settings.data))  # folder not updated
     assert not await pause_if_restored(store, settings.data)
     assert not await is_paused(store)
 
@@ -78,8 +78,8 @@ async def test_another_database_detects_no_rollback(tmp_path: Path) -> None:
 
 async def test_restored_database_is_paused_once(store: Store, settings: Settings) -> None:
     await pause_if_restored(store, settings.data)
-    ((database, number),) = read_database_numbers(settings.data).items()
-    save_database_number(settings.data, database, number + 1)  # as if the newest commit were gone
+    ((database, number),) = read_database_counters(settings.data).items()
+    save_database_counter(settings.data, database, number + 1)  # as if the newest commit were gone
     with capture_logs() as logs:
         assert await pause_if_restored(store, settings.data)
     assert [line["event"] for line in logs] == ["database was restored from an older copy: delivery is paused"]

@@ -54,7 +54,7 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool, only_plan: bool) ->
     """
     source = _read_text(file)
 
-    async def run_file(store: Store) -> tuple[Plan, list[str]]:
+    async def apply_or_plan(store: Store) -> tuple[Plan, list[str]]:
         known_carriers = {carrier.id: (carrier.channel, carrier.kind) for carrier in store.setup.current.carriers}
         parsed = parse_setup_file(
             source, os.environ, name=file.name, supported=CARRIER_FACTORIES, existing=known_carriers
@@ -69,7 +69,7 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool, only_plan: bool) ->
             raise
         return result, await _webhook_notes(settings, parsed)
 
-    plan, notes = with_store(settings, f"Applying {file.name}", run_file, checks_secret=True)
+    plan, notes = with_store(settings, f"Applying {file.name}", apply_or_plan, checks_secret=True)
     for note in notes:
         click.echo(f"note: {note}", err=True)
     # A plan creates no keys and webhooks, so the secrets generated for it are not shown.

@@ -22,7 +22,7 @@ from heliograph.bootstrap import (
     schema_version,
     sqlite_path,
 )
-from heliograph.data_folder import read_database_numbers
+from heliograph.data_folder import read_database_counters
 from heliograph.domain.refusals import Refusal
 from heliograph.domain.setup.cells import is_cell_name
 from heliograph.domain.setup.setup_file import SetupError
@@ -159,7 +159,7 @@ def with_store(
 async def refuse_second_database(settings: Settings) -> None:
     """Raise an error if the command would create a database while a service of this machine uses another one."""
     is_configured = "database" in settings.sources or not SERVICE_FILE.exists()
-    if (is_configured and not read_database_numbers(settings.data)) or not await _is_new(settings):
+    if (is_configured and not read_database_counters(settings.data)) or not await _is_new(settings):
         return
     existing = (
         f"the service of {settings.data} uses another database"

@@ -106,7 +106,7 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def time_zone(self) -> tzinfo:
         """Return the reader's time zone from the cookie that page.js sets; UTC without the cookie."""
-        return zone_of(self.cookies.get(TIME_ZONE_COOKIE, ""))
+        return time_zone_of(self.cookies.get(TIME_ZONE_COOKIE, ""))
 
     @property
     def teams(self) -> list[Team]:
@@ -268,7 +268,7 @@ PORTAL_COOKIE = "heliograph_portal"
 TIME_ZONE_COOKIE = "heliograph_zone"
 
 
-def zone_of(name: str) -> tzinfo:
+def time_zone_of(name: str) -> tzinfo:
     """Return the time zone with this name, such as Europe/Vienna; UTC if invalid or unknown."""
     try:
         return ZoneInfo(name)

@@ -88,8 +88,8 @@ class Clock:
                 self._last_prefix = ulid_start(self._last_ms, pool.pop() << 8 ^ pool.pop())
                 suffix = pool.pop() << 8 ^ pool.pop()
             self._last_suffix, start = suffix, self._last_prefix
-        low_pairs = f"{pairs[suffix >> 20 & 1023]}{pairs[suffix >> 10 & 1023]}{pairs[suffix & 1023]}"
-        return f"{prefix}{start}{pairs[suffix >> 30]}{low_pairs}"
+        last_six_digits = f"{pairs[suffix >> 20 & 1023]}{pairs[suffix >> 10 & 1023]}{pairs[suffix & 1023]}"
+        return f"{prefix}{start}{pairs[suffix >> 30]}{last_six_digits}"
 
     def random_bytes(self, size: int) -> bytes:
         return secrets.token_bytes(size)

@@ -58,7 +58,7 @@ async def save(
     check_fields(errors)
     check_problems(await READ_POOL.run_large(SCAN_COST_FACTOR * total_length(new), find_layout_problems, new))
 
-    def make_rows(setup: Setup) -> list[Row]:
+    def make_setup_rows(setup: Setup) -> list[Row]:
         current = setup.records.get(("layout", loaded.id))
         if isinstance(current, Layout) and draft_or_current(setup, current) != loaded:
             raise InvalidRequest("Someone changed this layout while you were editing. Review it, then save again.")
@@ -70,7 +70,7 @@ async def save(
     def choose_action(setup: Setup) -> str:
         return _publish_action(setup, by_operator) if publish else "layout.save"
 
-    return await change_rows(store, actor, new.team, choose_action, new.id, make_rows)
+    return await change_rows(store, actor, new.team, choose_action, new.id, make_setup_rows)
 
 
 async def publish(
@@ -79,13 +79,15 @@ async def publish(
     """Publish a layout's draft, or submit it for approval. `revision`: expected revision; None skips the check."""
     get(store.setup.current, team, id_)
 
-    def make_rows(setup: Setup) -> list[Row]:
+    def make_setup_rows(setup: Setup) -> list[Row]:
         draft = drafts.find_draft(setup, id_)
         if revision is not None and (draft is None or revision_of(draft) != revision):
             raise InvalidRequest("This draft was changed in the meantime. Review it again, then publish.")
         return _publish_rows(store, actor, setup, draft, by_operator) if draft else []
 
-    return await change_rows(store, actor, team, lambda setup: _publish_action(setup, by_operator), id_, make_rows)
+    return await change_rows(
+        store, actor, team, lambda setup: _publish_action(setup, by_operator), id_, make_setup_rows
+    )
 
 
 def _publish_rows(store: Store, actor: Actor, setup: Setup, new: Layout, by_operator: bool) -> list[Row]:
@@ -107,21 +109,21 @@ async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
     """Submit a layout's draft for approval by an operator."""
     get(store.setup.current, team, id_)
 
-    def make_rows(setup: Setup) -> list[Row]:
+    def make_setup_rows(setup: Setup) -> list[Row]:
         draft = drafts.find_draft(setup, id_)
         return _submit_rows(store, actor, setup, draft) if draft else []
 
-    return await change_rows(store, actor, team, "layout.submit", id_, make_rows)
+    return await change_rows(store, actor, team, "layout.submit", id_, make_setup_rows)
 
 
 async def approve(store: Store, actor: Actor, id_: str, revision: str | None = None) -> bool:
     """Approve the submitted draft and put it into use. `revision`: the one reviewed; None skips the check."""
 
-    def make_rows(setup: Setup) -> list[Row]:
+    def make_setup_rows(setup: Setup) -> list[Row]:
         draft = drafts.find_submitted(setup, id_, revision)
         return drafts.approve_rows(setup, draft) if draft else []
 
-    return await _save_decision(store, actor, "layout.approve", id_, make_rows)
+    return await _save_decision(store, actor, "layout.approve", id_, make_setup_rows)
 
 
 async def refuse(store: Store, actor: Actor, id_: str, revision: str | None, reason: str) -> bool:
@@ -130,11 +132,11 @@ async def refuse(store: Store, actor: Actor, id_: str, revision: str | None, rea
     if not reason:
         raise InvalidRequest("Enter a reason, so that the team can fix it.")
 
-    def make_rows(setup: Setup) -> list[Row]:
+    def make_setup_rows(setup: Setup) -> list[Row]:
         draft = drafts.find_submitted(setup, id_, revision)
         return drafts.draft_rows(setup, replace(draft, submitted_at=0, refused_reason=reason)) if draft else []
 
-    return await _save_decision(store, actor, "layout.refuse", id_, make_rows, reason)
+    return await _save_decision(store, actor, "layout.refuse", id_, make_setup_rows, reason)
 
 
 async def _save_decision(

@@ -67,7 +67,7 @@ async def save(
     new. `free`: the operator confirms a price of 0.
     """
 
-    def make_rows(setup: Setup) -> list[Row]:
+    def make_setup_rows(setup: Setup) -> list[Row]:
         old = setup.teams[new.team].templates.get(new.id)
         if revision is not None and (old is None or approvals.revision_of(draft_or_current(setup, old)) != revision):
             raise InvalidRequest("Someone changed this template while you were editing.", param="mark")
@@ -80,7 +80,7 @@ async def save(
     def choose_action(setup: Setup) -> str:
         return _publish_action(setup, new, by_operator) if publish else "template.save"
 
-    return await change_rows(store, actor, new.team, choose_action, new.id, make_rows)
+    return await change_rows(store, actor, new.team, choose_action, new.id, make_setup_rows)
 
 
 class ProposedChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,12 +124,12 @@ async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
     """Submit a template's draft for approval by an operator, even if a team member could publish it directly."""
     get(store.setup.current, team, id_)
 
-    def make_rows(setup: Setup) -> list[Row]:
+    def make_setup_rows(setup: Setup) -> list[Row]:
         draft = approvals.find_draft(setup, id_)
         now = store.clock.now() + setup.clock_offset(team)
         return submit_rows(setup, draft.template, actor.name, now) if draft else []
 
-    return await change_rows(store, actor, team, "template.submit", id_, make_rows)
+    return await change_rows(store, actor, team, "template.submit", id_, make_setup_rows)
 
 
 async def publish(
@@ -138,14 +138,14 @@ async def publish(
     """Publish the draft with this revision, or submit it for approval if an operator must decide."""
     team_id = get(store.setup.current, team, id_).team
 
-    def make_rows(setup: Setup) -> list[Row]:
+    def make_setup_rows(setup: Setup) -> list[Row]:
         draft = approvals.find_draft_revision(setup, id_, revision)
         return _save_rows(store, actor, setup, draft.template, by_operator, free)
 
     def choose_action(setup: Setup) -> str:
         return _publish_action(setup, approvals.find_draft_revision(setup, id_, revision).template, by_operator)
 
-    return await change_rows(store, actor, team_id, choose_action, id_, make_rows)
+    return await change_rows(store, actor, team_id, choose_action, id_, make_setup_rows)
 
 
 async def restore(
@@ -157,23 +157,23 @@ async def restore(
         raise TemplateNotFound(f"There is no version {version} of {id_}.")
     content = {part: getattr(old, part) for part in (*VERSIONED_TEMPLATE_FIELDS, "examples")}
 
-    def make_rows(setup: Setup) -> list[Row]:
+    def make_setup_rows(setup: Setup) -> list[Row]:
         return _save_rows(store, actor, setup, replace(get(setup, team, id_), **content), by_operator, free)
 
-    return await change_rows(store, actor, template.team, "template.restore", id_, make_rows)
+    return await change_rows(store, actor, template.team, "template.restore", id_, make_setup_rows)
 
 
 async def archive(store: Store, actor: Actor, team: str | None, id_: str) -> bool:
     """Archive a template and discard its draft."""
     team_id = get(store.setup.current, team, id_).team
 
-    def make_rows(setup: Setup) -> list[Row]:
+    def make_setup_rows(setup: Setup) -> list[Row]:
         template, discarded = get(setup, team, id_), approvals.discard_rows(setup, id_)
         if template.status != "approved":
             return discarded
         return [*discarded, to_row("template", id_, replace(template, status="archived"), team_id)]
 
-    return await change_rows(store, actor, team_id, "template.archive", id_, make_rows)
+    return await change_rows(store, actor, team_id, "template.archive", id_, make_setup_rows)
 
 
 async def unarchive(
@@ -181,11 +181,11 @@ async def unarchive(
 ) -> bool:
     team_id = get(store.setup.current, team, id_).team
 
-    def make_rows(setup: Setup) -> list[Row]:
+    def make_setup_rows(setup: Setup) -> list[Row]:
         restored = replace(get(setup, team, id_), status="approved")
         return _save_rows(store, actor, setup, restored, by_operator, free)
 
-    return await change_rows(store, actor, team_id, "template.unarchive", id_, make_rows)
+    return await change_rows(store, actor, team_id, "template.unarchive", id_, make_setup_rows)
 
 
 async def discard(store: Store, actor: Actor, team: str | None, id_: str) -> bool:
@@ -218,11 +218,11 @@ async def approve(
         check_fields(errors)
         new_prices = {"price": priced.price, "prices": priced.prices}
 
-    def make_rows(setup: Setup) -> list[Row]:
+    def make_setup_rows(setup: Setup) -> list[Row]:
         return approvals.approve_rows(setup, id_, _expected_revision(setup, id_, revision), free=free, **new_prices)
 
     draft = approvals.find_draft(store.setup.current, id_)
-    changed = await change_rows(store, actor, template.team, "template.approve", id_, make_rows)
+    changed = await change_rows(store, actor, template.team, "template.approve", id_, make_setup_rows)
     if changed and draft:
         await notify_requester(store, actor, await _approval_result(store, draft, True))
     return changed
@@ -233,11 +233,11 @@ async def refuse(store: Store, actor: Actor, team: str | None, id_: str, revisio
     if not reason:
         raise InvalidRequest("Enter a reason, so that the team can fix it.")
 
-    def make_rows(setup: Setup) -> list[Row]:
+    def make_setup_rows(setup: Setup) -> list[Row]:
         return approvals.refuse_rows(setup, id_, _expected_revision(setup, id_, revision), reason[:REASON_MAX])
 
     draft = approvals.find_draft(store.setup.current, id_)
-    changed = await change_rows(store, actor, team_id, "template.refuse", id_, make_rows, reason)
+    changed = await change_rows(store, actor, team_id, "template.refuse", id_, make_setup_rows, reason)
     if changed and draft:
         await notify_requester(store, actor, await _approval_result(store, draft, False, reason[:REASON_MAX]))
     return changed

@@ -10,7 +10,7 @@ from heliograph.storage.engine.database import Database, Tx
 
 PAGE_SIZE = 50
 VERSIONS_MAX = 100  # maximum stored versions per template or layout; older ones are deleted
-AFTER_EVERY_VERSION = 1 << 62  # greater than any version number
+ABOVE_ALL_VERSIONS = 1 << 62  # greater than any version number
 
 
 class _VersionFields(msgspec.Struct):
@@ -47,7 +47,7 @@ async def store_versions(tx: Tx, rows: Sequence[Row], person: str, now: int, cur
     if versions:
         await tx.run("save_versions", versions=versions)
     deletions = [(id_, version - VERSIONS_MAX) for id_, version, *_ in versions if version > VERSIONS_MAX]
-    deletions += [(row.id, AFTER_EVERY_VERSION) for row in rows if row.kind in _VERSIONED_KINDS and row.body is None]
+    deletions += [(row.id, ABOVE_ALL_VERSIONS) for row in rows if row.kind in _VERSIONED_KINDS and row.body is None]
     for id_, version in deletions:
         await tx.run("delete_versions", template=id_, version=version)
 
@@ -60,7 +60,7 @@ class VersionReader:
 
     async def list(self, template: str, before: int | None = None) -> list[VersionRow]:
         """Return versions older than `before`, newest first: up to PAGE_SIZE, plus one more if another page follows."""
-        params = {"template": template, "before": before or AFTER_EVERY_VERSION, "limit": PAGE_SIZE + 1}
+        params = {"template": template, "before": before or ABOVE_ALL_VERSIONS, "limit": PAGE_SIZE + 1}
         return [VersionRow(*row) for row in await self._database.read(lambda tx: tx.run("list_versions", **params))]
 
     async def find_template(self, template: str, version: int) -> Template | None:

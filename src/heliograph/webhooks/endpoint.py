@@ -34,7 +34,7 @@ from heliograph.webhooks.store import DeliveryAttempt, DueDelivery, EndpointLeas
 WINDOW = 10  # maximum attempts in flight per endpoint (contract 10)
 # Maximum attempts in flight or not recorded yet, all of which may be repeated after a crash
 UNRECORDED_MAX = 5 * WINDOW
-SLOTS = 400  # attempts in flight in this process above which each endpoint may have only one
+IN_FLIGHT_SOFT_MAX = 400  # attempts in flight in this process above which each endpoint may have only one
 READ_MAX = 200  # maximum deliveries per query
 READ_CALLBACKS_MAX = 5 * READ_MAX  # more than READ_MAX, because many may wait for a host that does not respond
 QUEUE_MAX_AGE_MS = SECOND_MS  # deliveries queued for longer are read again, because their events may have been erased
@@ -175,7 +175,7 @@ class Endpoint:
         # While one attempt cannot be recorded, further ones could not be recorded either.
         if shared.unrecorded:
             return 0
-        if shared.in_flight >= SLOTS:
+        if shared.in_flight >= IN_FLIGHT_SOFT_MAX:
             return int(started == 0)
         window = UNRECORDED_MAX if self._is_callback_queue else WINDOW
         return min(window - self._in_flight, UNRECORDED_MAX - started)

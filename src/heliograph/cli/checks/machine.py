@@ -23,8 +23,9 @@ PROBE_S = 2
 DISK_LOW = 1 << 30  # bytes free below which a warning is given
 DISK_EMPTY = 100 << 20
 OLDEST_YEAR = 2024  # a clock before this year has never been set
-SYNCS = 50  # syncs per measurement
-SYNCS_LOW = 100  # syncs per second below which a warning is given; each batch of accepted messages waits for one sync
+SYNC_COUNT = 50  # syncs per measurement
+# Syncs per second below which a warning is given; each batch of accepted messages waits for one sync
+SYNC_RATE_LOW = 100
 IDLE_PROCESS_MB = 128  # memory of an idle process (docs/operations.md, memory)
 BODY_MEMORY_FACTOR = 3  # a body may be in memory three times at once (web/budget.py)
 CLOCK_UNSYNCHRONIZED = 5  # result of adjtimex(2) if the clock is not synchronized
@@ -54,16 +55,16 @@ def check_sync_rate(folder: Path) -> Finding:
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix="heliograph-preflight-") as file:
             started_ms = timer.monotonic_ms()
-            for _ in range(SYNCS):
+            for _ in range(SYNC_COUNT):
                 file.write(bytes(4096))
                 file.flush()
                 os.fdatasync(file.fileno())
-            sync_ms = max(timer.monotonic_ms() - started_ms, 1) / SYNCS
+            sync_ms = max(timer.monotonic_ms() - started_ms, 1) / SYNC_COUNT
     except OSError as error:
         fix = "make it writable for the service's user, or choose another folder with --data"
         return fail(f"{folder}: {error.strerror}", fix)
     text = f"{1000 / sync_ms:,.0f} syncs a second at {folder}"
-    if 1000 / sync_ms >= SYNCS_LOW:
+    if 1000 / sync_ms >= SYNC_RATE_LOW:
         return ok(text)
     return warn(f"{text}: each response takes at least {sync_ms:.0f} ms")
 

@@ -83,14 +83,14 @@ async def _list_messages(request: PageRequest, entries: list[LedgerEntry]) -> di
 
 def _merge_charges(entries: list[LedgerEntry]) -> list[LedgerEntry]:
     """Merge the hold and the charge of a message into one charge, because only the hold changed the credit."""
-    held_subjects = {entry.subject for entry in entries if entry.kind == "hold"}
-    charged_subjects = {entry.subject for entry in entries if entry.kind == "capture"}
+    ids_with_hold = {entry.subject for entry in entries if entry.kind == "hold"}
+    ids_with_charge = {entry.subject for entry in entries if entry.kind == "capture"}
     return [
         msgspec.structs.replace(entry, kind="capture")
-        if entry.kind == "hold" and entry.subject in charged_subjects
+        if entry.kind == "hold" and entry.subject in ids_with_charge
         else entry
         for entry in entries
-        if entry.kind != "capture" or entry.subject not in held_subjects
+        if entry.kind != "capture" or entry.subject not in ids_with_hold
     ]
 
 

@@ -72,7 +72,7 @@ async def pause(request: PageRequest) -> PageResponse:
 
 
 async def show_dead_letter(request: PageRequest) -> PageResponse:
-    return await _dead_letter_page(request, _parse_letter_key(request.params["place"]))
+    return await _dead_letter_page(request, _parse_dead_letter_key(request.params["place"]))
 
 
 async def _dead_letter_page(request: PageRequest, letter_key: DeadLetterKey, error: str = "") -> Page:
@@ -93,7 +93,7 @@ async def _dead_letter_page(request: PageRequest, letter_key: DeadLetterKey, err
 
 
 async def retry(request: PageRequest) -> PageResponse:
-    letter_key = _parse_letter_key(request.form.get("place", ""))
+    letter_key = _parse_dead_letter_key(request.form.get("place", ""))
     result = await dead_letters.retry(request.store, request.actor, letter_key)
     if result.unpaid:
         return await _dead_letter_page(request, letter_key, f"Not retried. {result.unpaid[0]}")
@@ -101,7 +101,9 @@ async def retry(request: PageRequest) -> PageResponse:
 
 
 async def delete(request: PageRequest) -> PageResponse:
-    is_deleted = await dead_letters.drop(request.store, request.actor, _parse_letter_key(request.form.get("place", "")))
+    is_deleted = await dead_letters.drop(
+        request.store, request.actor, _parse_dead_letter_key(request.form.get("place", ""))
+    )
     return Redirect(QUEUES_PATH, "Dead letter deleted. The message stays failed." if is_deleted else NOT_A_DEAD_LETTER)
 
 
@@ -139,7 +141,7 @@ def _find_webhook(request: PageRequest, hook: WebhookBacklog) -> Webhook | None:
     return record if isinstance(record, Webhook) else None
 
 
-def _parse_letter_key(text: str) -> DeadLetterKey:
+def _parse_dead_letter_key(text: str) -> DeadLetterKey:
     key = DeadLetterKey.parse(text)
     if key is None:
         raise PageNotFound

@@ -60,10 +60,10 @@ async def show(request: PageRequest) -> PageResponse:
             "live": "" if before or request_id else live_url,
             "classes": STATUS_CLASS_OPTIONS,
             "times": TIME_OPTIONS,
-            "codes": _grouped(
+            "codes": _options_by_group(
                 filter_values.codes, lambda code: str(STATUS_BY_ERROR_CODE.get(code, "Other")), filters["code"]
             ),
-            "routes": _grouped(filter_values.routes, _route_group, filters["route"]),
+            "routes": _options_by_group(filter_values.routes, _route_group, filters["route"]),
             "keys": [("", "Any key"), *name_by_key.items()],
             "names": name_by_key,
             "share": TEAM_SHARE_MAX,
@@ -132,7 +132,9 @@ def _parse_filters(filters: dict[str, str], now: int) -> RequestFilter:
     )
 
 
-def _grouped(names: Iterable[str], group_of: Callable[[str], str], selected: str) -> list[tuple[str, list[str]]]:
+def _options_by_group(
+    names: Iterable[str], group_of: Callable[[str], str], selected: str
+) -> list[tuple[str, list[str]]]:
     """Return the options of a filter by group: names that occur in the request log, and the selected name."""
     groups: dict[str, list[str]] = {}
     for name in sorted({*names, selected} - {""}):

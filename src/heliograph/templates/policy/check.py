@@ -106,11 +106,11 @@ def placeholder_names(template: Template) -> list[str]:
     parsed = [compile_source(source, part == "html", fields) for part, source in sources_by_part(template).items()]
     names = [use.name for part_compiled in parsed for use in part_compiled.uses if use.list is None]
     if template.channel == "whatsapp" and template.body:
-        return list(dict.fromkeys(_placeholder_positions(compile_source(template.body, False).pieces)))
+        return list(dict.fromkeys(_whatsapp_parameters(compile_source(template.body, False).pieces)))
     return list(dict.fromkeys(names))
 
 
-def _placeholder_positions(pieces: Pieces) -> Iterator[str]:
+def _whatsapp_parameters(pieces: Pieces) -> Iterator[str]:
     for piece in pieces:
         if isinstance(piece, Slot):
             name = f"{piece.scope}.{piece.name}".removeprefix("customer.")
@@ -190,8 +190,8 @@ def _source_problems(template: Template, locale: str | None) -> Iterator[Templat
         parsed = compile_source(written, part == "html", item_fields_of(template))
         source = parsed.source
 
-        def problem(code: str, at: int | None, text: str) -> TemplateProblem:
-            line = None if at is None else source.count("\n", 0, at) + 1  # noqa: B023
+        def problem(code: str, offset: int | None, text: str) -> TemplateProblem:
+            line = None if offset is None else source.count("\n", 0, offset) + 1  # noqa: B023
             return TemplateProblem(code=code, part=part, locale=locale, line=line, text=text)  # noqa: B023
 
         first_by_syntax = {
