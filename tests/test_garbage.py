@@ -48,9 +48,9 @@ async def run_for(ticks: int) -> None:
     [
         (IDLE, garbage.NEW_OBJECTS_MIN, 5, 5),
         (IDLE, garbage.NEW_OBJECTS_MIN - 1, 5, 0),
-        (BUSY, garbage.NEW_MAX, garbage.BUSY_TICKS - 1, 0),
+        (BUSY, garbage.NEW_OBJECTS_MAX, garbage.BUSY_TICKS - 1, 0),
         (BUSY, 0, garbage.BUSY_TICKS, 1),
-        (BUSY, garbage.NEW_MAX, 2 * garbage.BUSY_TICKS, 2),
+        (BUSY, garbage.NEW_OBJECTS_MAX, 2 * garbage.BUSY_TICKS, 2),
         (IDLE, 0, garbage.BUSY_TICKS, 1),
     ],
 )

@@ -125,7 +125,7 @@ def test_readable_files_are_reported(run: Run, tmp_path: Path, name: str) -> Non
 
 
 def test_problems_are_reported(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heliograph.cli.checks.machine.PROBE_S", 0.05)
+    monkeypatch.setattr("heliograph.cli.checks.machine.REQUEST_TIMEOUT_S", 0.05)
     (tmp_path / "file").write_text("")
     with socket.create_server(("127.0.0.1", 0)) as busy_socket:
         where = f"127.0.0.1:{busy_socket.getsockname()[1]}"

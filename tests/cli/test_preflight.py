@@ -67,7 +67,7 @@ def run_network_checks(zone: Zone, port: int, *relays: str, settings: Settings =
     async def run_with_resolver() -> dict[str, Finding]:
         async with DnsPeer(zone) as peer:
             host, _, number = peer.address.partition(":")
-            resolver = Resolver((host, int(number)), mail.PROBE_S)
+            resolver = Resolver((host, int(number)), mail.TIMEOUT_S)
             return await asyncio.to_thread(findings_by_check, Site(settings, resolver, "probe.test", port, relays))
 
     return asyncio.run(run_with_resolver())
@@ -151,7 +151,7 @@ def test_source_addresses_are_checked_in_dns(changed: Zone, level: str, message:
         async with DnsPeer(zone | changed) as peer:
             peer.failing_names = {name for (name, _), records in changed.items() if records is FAILS}
             host, _, port = peer.address.partition(":")
-            site = Site(PUBLIC, Resolver((host, int(port)), mail.PROBE_S), diagnostics=diagnostics)
+            site = Site(PUBLIC, Resolver((host, int(port)), mail.TIMEOUT_S), diagnostics=diagnostics)
             return await mail.check_source_addresses(site)
 
     finding = asyncio.run(check_sources())[-1]
@@ -228,7 +228,7 @@ def test_schema_that_is_not_distributed() -> None:
 
 @pytest.fixture
 def unreachable_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mail, "PROBE_S", 0.1)
+    monkeypatch.setattr(mail, "TIMEOUT_S", 0.1)
     monkeypatch.setenv("HELIOGRAPH_RESOLVER", NOBODY)
 
 

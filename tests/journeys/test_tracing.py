@@ -136,7 +136,7 @@ def test_hanging_collector_does_not_delay_the_shutdown() -> None:
     program = (
         "import asyncio\nfrom heliograph.runtime import tracing\n"
         "async def main():\n    tracing.start('1')\n    tracing.begin_request(None).end()\n    await tracing.stop()\n"
-        "tracing.STOP_S = 0.5\nasyncio.run(main())\n"
+        "tracing.STOP_TIMEOUT_S = 0.5\nasyncio.run(main())\n"
     )
     with socket.create_server(("127.0.0.1", 0)) as silent:
         place = f"http://127.0.0.1:{silent.getsockname()[1]}"

@@ -99,7 +99,7 @@ def document_routes(routes: list[Route]) -> list[Route]:
             if html is None and (moved := MOVED_GUIDES.get(path.removeprefix("/docs/guides/"))):
                 return Response(301, b"", [(b"location", f"/docs/guides/{moved}".encode())])
             if html is None:
-                return _html_response(site.missing(), 404)
+                return _html_response(site.not_found(), 404)
             page_cache[key] = _html_response(html)
         return page_cache[key]
 

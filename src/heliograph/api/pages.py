@@ -151,7 +151,7 @@ class Docs:
         }
         routes = [(id_, route) for id_, route in self._routes.items() if code in _error_codes(route)]
         shared = code in {refusal.code for refusal in (*KEY_ERRORS, *COMMON_ERRORS)}
-        example = _pretty({"error": body})
+        example = _format_json({"error": body})
         return self._page(
             "error.html", code, f"/docs/errors/{code}", error=error, answer=example, by=[] if shared else routes
         )
@@ -178,7 +178,7 @@ class Docs:
         lines += [f"- [{route.name}]({base}/api/{id_}): {route.summary}" for id_, route in self._routes.items()]
         return "\n".join(lines) + "\n"
 
-    def missing(self) -> str:
+    def not_found(self) -> str:
         return self._page("missing.html", "Page not found", "")
 
     def search(self, query: str) -> list[DocsHit]:
@@ -189,7 +189,7 @@ class Docs:
         """
         terms, exact = query.lower().split(), query.lower().strip()
         ranked_hits = list[tuple[tuple[bool, bool, int, int], DocsHit]]()
-        for hit, extra_text in self.searchable():
+        for hit, extra_text in self.searchable_hits():
             if not _contains_all(terms, hit.title, *([] if hit.kind == "Field" else (hit.about, extra_text))):
                 continue
             is_in_text_only = not _contains_all(terms, hit.title, hit.about)
@@ -208,7 +208,7 @@ class Docs:
         common_values = {
             "title": title,
             "path": path,
-            "side": self._side(),
+            "side": self._navigation(),
             "base_url": self._base_url,
             "languages": DOCS_LANGUAGES,
             "q": "",
@@ -218,7 +218,7 @@ class Docs:
         }
         return _environment().get_template(template).render(common_values | values)
 
-    def _side(self) -> list[tuple[str, list[tuple[str, str, str]]]]:
+    def _navigation(self) -> list[tuple[str, list[tuple[str, str, str]]]]:
         """Return the groups of the side list with their entries: (text, URL, HTTP method or empty)."""
         guides = [
             (group, [(read_guide(name).title, f"/docs/guides/{name}", "") for name in names])
@@ -248,7 +248,7 @@ class Docs:
     def _response_examples(self, route: Route) -> list[tuple[str, str]]:
         structs = [(f"{route.status}", route.answer), ("200, dry run", route.preview)]
         return [
-            (name, _pretty(response_example(route, struct, self._schemas)))
+            (name, _format_json(response_example(route, struct, self._schemas)))
             for name, struct in structs
             if struct is not None
         ]
@@ -292,7 +292,7 @@ class Docs:
                     fields += self._fields(nested, f"{prefix}{name}{'[]' if 'items' in branch else ''}.")
         return fields
 
-    def searchable(self) -> Iterator[tuple[DocsHit, str]]:
+    def searchable_hits(self) -> Iterator[tuple[DocsHit, str]]:
         """Yield each possible search result, with further text in which to search."""
         for id_, route in self._routes.items():
             fields = [row.name for struct in (route.body, route.answer) for row in self._rows(struct)]
@@ -331,16 +331,21 @@ def errors_markdown() -> str:
 @cache
 def _environment() -> Environment:
     env = create_environment("heliograph.api")
-    env.filters |= {"prose": prose, "soft": soft_wrap, "operation_id": operation_id, "marked": marked}
+    env.filters |= {
+        "prose": code_marks_to_html,
+        "soft": soft_wrap,
+        "operation_id": operation_id,
+        "marked": highlight_words,
+    }
     return env
 
 
-def prose(text: str) -> Markup:
+def code_marks_to_html(text: str) -> Markup:
     """Return a text as HTML, with backticks converted to <code>."""
     return Markup(re.sub(r"`([^`]+)`", lambda match: f"<code>{soft_wrap(Markup(match[1]))}</code>", str(escape(text))))
 
 
-def marked(html: Markup, query: str) -> Markup:
+def highlight_words(html: Markup, query: str) -> Markup:
     """Mark the words of a query in the text of HTML."""
     words = re.compile("|".join(map(re.escape, query.split())) or r"(?!)", re.I)
     parts = re.split(r"(<[^>]*>|&[#\w]+;)", html)
@@ -363,14 +368,14 @@ def _with_section(hit: DocsHit, text: str, terms: list[str]) -> DocsHit:
             heading, _, body = section.partition("\n") if section.startswith("##") else ("", "", section)
             fragment = f"#{anchor(re.sub(r'[`*]', '', heading.lstrip('# ')))}" if heading else ""
             prose_text = " ".join(re.sub(r"\[([^\]]*)\]\([^)]*\)|[*`|]|-{3,}", r"\1", body).split())
-            at = max(0, prose_text.lower().find(terms[0]) - EXCERPT_CHARS // 3)
-            start = prose_text.find(" ", at) + 1 if at else 0
+            earliest_start = max(0, prose_text.lower().find(terms[0]) - EXCERPT_CHARS // 3)
+            start = prose_text.find(" ", earliest_start) + 1 if earliest_start else 0
             excerpt = textwrap.shorten(prose_text[start : start + 2 * EXCERPT_CHARS], EXCERPT_CHARS, placeholder=" …")
             return replace(hit, url=hit.url + fragment, excerpt=f"{'… ' if start else ''}{excerpt}")
     return hit
 
 
-def _pretty(value: Any) -> str:
+def _format_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2)
 
 

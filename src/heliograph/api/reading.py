@@ -64,7 +64,7 @@ TEMPLATE = QueryParam(
 TAG = QueryParam("tag", "Only records with this tag, as `name:value`.")
 
 
-def filters(kind: Channel | Literal["verification"]) -> tuple[QueryParam, ...]:
+def list_params(kind: Channel | Literal["verification"]) -> tuple[QueryParam, ...]:
     states = VERIFICATION_STATES if kind == "verification" else message_states.STATES_BY_CHANNEL[kind]
     time_schema = {"type": "string", "format": "date-time"}
     return (

@@ -54,7 +54,7 @@ from heliograph.api import (
 from heliograph.api.documents import AFTER, CauseList, ErrorList, document_routes, list_causes, list_errors
 from heliograph.api.drafts import VERSIONS_AFTER
 from heliograph.api.layouts import LAYOUT_ENDPOINTS
-from heliograph.api.reading import filters
+from heliograph.api.reading import list_params
 from heliograph.api.sending import DRY_RUN, cancel_verification, check_verification, resend_verification, send_endpoint
 from heliograph.api.template_drafts import TEMPLATE_ENDPOINTS
 from heliograph.domain import refusals as r
@@ -264,22 +264,23 @@ V1 = [
     )),
 
     Route(method="GET", path="/v1/emails", call=reading.list_messages("email"), scopes=SEND,
-          summary="List emails, newest first", query=filters("email"), answer=reading.EmailList),
+          summary="List emails, newest first", query=list_params("email"), answer=reading.EmailList),
     Route(method="GET", path="/v1/emails/{id}", call=reading.read_message("email"), scopes=SEND,
           summary="Get an email with its recipients and timeline", answer=reading.EmailView,
           refusals=(r.MessageNotFound,)),
     Route(method="GET", path="/v1/sms", call=reading.list_messages("sms"), scopes=SEND,
-          summary="List SMS messages, newest first", query=filters("sms"), answer=reading.PhoneList),
+          summary="List SMS messages, newest first", query=list_params("sms"), answer=reading.PhoneList),
     Route(method="GET", path="/v1/sms/{id}", call=reading.read_message("sms"), scopes=SEND,
           summary="Get an SMS message with its timeline", answer=reading.PhoneView,
           refusals=(r.MessageNotFound,)),
     Route(method="GET", path="/v1/whatsapp", call=reading.list_messages("whatsapp"), scopes=SEND,
-          summary="List WhatsApp messages, newest first", query=filters("whatsapp"), answer=reading.PhoneList),
+          summary="List WhatsApp messages, newest first", query=list_params("whatsapp"), answer=reading.PhoneList),
     Route(method="GET", path="/v1/whatsapp/{id}", call=reading.read_message("whatsapp"), scopes=SEND,
           summary="Get a WhatsApp message with its timeline", answer=reading.PhoneView,
           refusals=(r.MessageNotFound,)),
     Route(method="GET", path="/v1/verify", call=reading.list_verifications, scopes=SEND,
-          summary="List verifications, newest first", query=filters("verification"), answer=reading.VerificationList),
+          summary="List verifications, newest first", query=list_params("verification"),
+          answer=reading.VerificationList),
     Route(method="GET", path="/v1/verify/{id}", call=reading.read_verification, scopes=SEND,
           summary="Get a verification", answer=reading.VerificationView, refusals=(r.VerificationNotFound,)),
     Route(method="POST", path="/v1/templates/{id}/render", call=rendering.render_template, scopes=SEND,

@@ -41,7 +41,7 @@ def write_site(folder: Path) -> None:
     shutil.copyfile(SEARCH_SCRIPT, folder / "static" / SEARCH_SCRIPT.name)
     entries = [
         [hit.kind, hit.title, hit.about, relative_url(hit.url, "search.html"), " ".join(text.split())]
-        for hit, text in docs.searchable()
+        for hit, text in docs.searchable_hits()
     ]
     _write(folder / "static" / "search-index.js", f"const ENTRIES = {json.dumps(entries, ensure_ascii=False)};\n")
     _write(folder / "openapi.json", json.dumps(document, ensure_ascii=False))

@@ -71,7 +71,7 @@ def approve(settings: Settings, id_: str, price: str | None, free: bool) -> None
     """
     prices = None if price is None else {"price": price}
 
-    async def run(store: Store) -> None:
+    async def approve_request(store: Store) -> None:
         if id_.startswith(PREFIXES["template"]):
             await templates.approve(store, COMMAND_LINE, None, id_, None, prices, free=free)
         elif id_.startswith(PREFIXES["layout"]):
@@ -79,7 +79,7 @@ def approve(settings: Settings, id_: str, price: str | None, free: bool) -> None
         else:
             await senders.decide_pending(store, COMMAND_LINE, senders.get_pending(store.setup.current, id_), True)
 
-    with_store(settings, f"Approving {id_}", run)
+    with_store(settings, f"Approving {id_}", approve_request)
     click.echo(f"{id_} is approved")
 
 
@@ -94,7 +94,7 @@ def refuse(settings: Settings, id_: str, reason: str) -> None:
     heliograph approval refuse team_acme/GB --reason "Show that the name is yours."
     """
 
-    async def run(store: Store) -> None:
+    async def refuse_request(store: Store) -> None:
         if id_.startswith(PREFIXES["template"]):
             await templates.refuse(store, COMMAND_LINE, None, id_, None, reason)
         elif id_.startswith(PREFIXES["layout"]):
@@ -103,5 +103,5 @@ def refuse(settings: Settings, id_: str, reason: str) -> None:
             item = senders.get_pending(store.setup.current, id_)
             await senders.decide_pending(store, COMMAND_LINE, item, False, reason)
 
-    with_store(settings, f"Refusing {id_}", run)
+    with_store(settings, f"Refusing {id_}", refuse_request)
     click.echo(f"{id_} is refused")

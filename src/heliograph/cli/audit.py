@@ -46,7 +46,7 @@ def export(settings: Settings, team: str | None, since: datetime | None, until: 
     """
     entry_filter = AuditFilter(since=_to_ms(since) if since else 0, until=_to_ms(until) if until else LATEST_TIME)
 
-    async def write(store: Store) -> None:
+    async def print_entries(store: Store) -> None:
         before: int | None = NEWEST
         is_empty = True
         while before is not None:
@@ -57,7 +57,7 @@ def export(settings: Settings, team: str | None, since: datetime | None, until: 
         if team is not None and is_empty:  # checked last, because a deleted team still has entries
             get_team(store.setup.current, team)
 
-    with_store(settings, "Reading", write)
+    with_store(settings, "Reading", print_entries)
 
 
 def _to_ms(day: datetime) -> int:

@@ -66,7 +66,7 @@ def demo(settings: Settings, examples: bool) -> None:
 
     link = with_store(settings, "Preparing the demo", prepare, checks_secret=True, allows_second_database=True)
 
-    async def ready(settings: Settings, _: Store) -> None:
+    async def print_welcome(settings: Settings, _: Store) -> None:
         smtp_addresses = [*settings.submission_listen, *settings.submission_tls_listen]
         dashboard = settings.base_url + sign_in_link_page(link)
         lines = [
@@ -81,7 +81,7 @@ def demo(settings: Settings, examples: bool) -> None:
         click.echo("\n".join(lines))
 
     with suggest_make_on_error():
-        run(settings, "all", ready, test_token=tokens["SANDBOX"])
+        run(settings, "all", print_welcome, test_token=tokens["SANDBOX"])
 
 
 @contextmanager

@@ -26,7 +26,7 @@ def doctor(context: click.Context, settings: Settings, ready: bool, as_json: boo
     heliograph doctor --database postgresql://heliograph@db/heliograph --json
     heliograph doctor --ready
     """
-    site = Site(settings, Resolver(settings.resolver, mail.PROBE_S))
+    site = Site(settings, Resolver(settings.resolver, mail.TIMEOUT_S))
     print_findings(context, [is_ready(settings)] if ready else run_checks("doctor", site), as_json)
 
 

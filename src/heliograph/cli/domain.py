@@ -224,12 +224,12 @@ def _with_domains(
     action: Callable[[Domains], Awaitable[T]],
     resolver: str | None = None,
 ) -> T:
-    async def run(store: Store) -> T:
+    async def run_action(store: Store) -> T:
         return await action(
             make_domains(settings, make_secrets(settings, store), store, Clock(), _parse_address(resolver))
         )
 
-    return with_store(settings, progress_text, run, checks_secret=True)
+    return with_store(settings, progress_text, run_action, checks_secret=True)
 
 
 def _parse_address(resolver: str | None) -> tuple[str, int] | None:

@@ -70,7 +70,7 @@ def with_settings(*flags: str, several_cells: bool = False, **defaults: str) -> 
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def run(*, config: Path | None, **arguments: Any) -> None:
+        def run_command(*, config: Path | None, **arguments: Any) -> None:
             values = {name: arguments.pop(name) for name in flags}
             try:
                 settings = _check_database_url(read_settings(values, file=config))
@@ -80,20 +80,20 @@ def with_settings(*flags: str, several_cells: bool = False, **defaults: str) -> 
             except USER_ERRORS as error:
                 raise click.ClickException(str(error)) from error
 
-        run = click.option(
+        run_command = click.option(
             "--config",
             envvar=CONFIG_VARIABLE,
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="FILE",
             help=f'TOML file with settings, for example: listen = "0.0.0.0:80". [env: {CONFIG_VARIABLE}]',
-        )(run)
+        )(run_command)
         for name in reversed(flags):
             flag = SERVE_FLAGS[name]
             help_text = (
                 f"{flag.help_text} Default: {defaults.get(name, flag.default_text)}. [env: HELIOGRAPH_{name.upper()}]"
             )
-            run = click.option(f"--{name.replace('_', '-')}", metavar=flag.metavar, help=help_text)(run)
-        return run
+            run_command = click.option(f"--{name.replace('_', '-')}", metavar=flag.metavar, help=help_text)(run_command)
+        return run_command
 
     return decorate
 

@@ -38,7 +38,7 @@ def preflight(
     heliograph preflight --public-url https://mail.example.com
     heliograph preflight --public-url https://mail.example.com --database postgresql://heliograph@db/heliograph --json
     """
-    resolver = Resolver(settings.resolver, mail.PROBE_S)
+    resolver = Resolver(settings.resolver, mail.TIMEOUT_S)
     print_findings(
         context, run_checks("preflight", Site(settings, resolver, probe, smtp_port, relays or RELAYS)), as_json
     )

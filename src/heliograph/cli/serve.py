@@ -49,7 +49,7 @@ def serve(settings: Settings, role: str, among: str | None) -> None:
     child_start = msgspec.json.decode(among, type=ChildStart) if among else None
     count = settings.processes
 
-    async def ready(settings: Settings, store: Store) -> None:
+    async def print_ready_line(settings: Settings, store: Store) -> None:
         wants_link = role != "worker" and (child_start is None or child_start.offers_first_link)
         link = await make_first_link(store) if wants_link else None
         where = "delivering" if role == "worker" else f"listening on {settings.base_url}"
@@ -67,13 +67,13 @@ def serve(settings: Settings, role: str, among: str | None) -> None:
 
     if child_start is None and (count > 1 or (not settings.cell and settings.cells)):
         sys.exit(run_many(settings, role, count))
-    run(settings, role, ready, child_start)
+    run(settings, role, print_ready_line, child_start)
 
 
 def run(
     settings: Settings,
     role: str,
-    ready: server.ReadyCallback,
+    on_ready: server.ReadyCallback,
     child_start: ChildStart | None = None,
     *,
     test_token: str = "",
@@ -81,7 +81,7 @@ def run(
     """Run the service in this process until stopped. `ready` is called when all addresses are bound."""
     try:
         with readable_errors(settings):
-            asyncio.run(server.serve(settings, role, ready, child_start, test_token=test_token))
+            asyncio.run(server.serve(settings, role, on_ready, child_start, test_token=test_token))
     except server.CannotListen as error:
         raise click.ClickException(str(error)) from error
 
@@ -109,7 +109,10 @@ def run_many(settings: Settings, role: str, count: int) -> int:
                     sockets,
                     greet=_print_greeting,
                     command=[*COMMAND, *sys.argv[1:]],
-                    environment={**metrics.shared_in(metrics_folder), **({CELL_VARIABLE: cell} if cell else {})},
+                    environment={
+                        **metrics.shared_folder_environment(metrics_folder),
+                        **({CELL_VARIABLE: cell} if cell else {}),
+                    },
                     gives_up=len(sockets_by_cell) == 1,  # otherwise a fault of one cell would stop the others
                     cell=cell,
                 )

@@ -53,7 +53,9 @@ async def _send(call: Call, idempotency_key: IdempotencyKey | None) -> SendResul
         raise InvalidRequest("Add the template to the hook's URL: ?template=tpl_…", param="template")
     if isinstance(sms, dict):
         phone = "+" + str(user.get("phone", "")).removeprefix("+")
-        request = PhoneRequest(to=phone, template_id=id_, variables=_fill(template, {"otp": str(sms.get("otp", ""))}))
+        request = PhoneRequest(
+            to=phone, template_id=id_, variables=_fill_variables(template, {"otp": str(sms.get("otp", ""))})
+        )
         return await send_sms(call.context, caller, request, idempotency_key)
     if not isinstance(mail, dict):
         raise InvalidRequest("The request has neither sms nor email_data.")
@@ -66,12 +68,12 @@ async def _send(call: Call, idempotency_key: IdempotencyKey | None) -> SendResul
         to=str(user.get("email", "")),
         from_=default_sender(caller),
         template_id=id_,
-        variables=_fill(template, values),
+        variables=_fill_variables(template, values),
     )
     return await send_email(call.context, caller, email, idempotency_key)
 
 
-def _fill(template: Template, values: dict[str, str]) -> dict[str, str]:
+def _fill_variables(template: Template, values: dict[str, str]) -> dict[str, str]:
     """Return values for the template's variables. If there is one variable and one value, their names may differ."""
     names = required_names(template)
     if len(names) == 1 and len(values) == 1:

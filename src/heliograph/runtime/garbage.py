@@ -11,7 +11,7 @@ TICK_S = 0.25
 IDLE_LAG_S = 0.005  # the loop counts as busy if it wakes up later than this
 NEW_OBJECTS_MIN = 5000  # minimum number of new objects for a collection while idle
 BUSY_TICKS = 240  # after this many ticks, collect even if the loop is busy
-NEW_MAX = 30_000  # threshold for young objects, which 500 concurrent requests do not reach
+NEW_OBJECTS_MAX = 30_000  # threshold for young objects, which 500 concurrent requests do not reach
 NEVER_COLLECTED = 1_000_000  # threshold for older objects, which is not reached
 M_MMAP_THRESHOLD, LARGE_BYTES = -3, 1 << 20  # option of mallopt(3) and its value
 
@@ -27,7 +27,7 @@ def freeze_existing() -> None:
     return_large_blocks()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(NEW_MAX, NEVER_COLLECTED, NEVER_COLLECTED)
+    gc.set_threshold(NEW_OBJECTS_MAX, NEVER_COLLECTED, NEVER_COLLECTED)
 
 
 async def collect_when_idle() -> None:

@@ -284,7 +284,7 @@ class _AllProcesses:
                 yield Metric(family.name, family.documentation, family.type)
 
 
-def shared_in(folder: Path) -> dict[str, str]:
+def shared_folder_environment(folder: Path) -> dict[str, str]:
     """Return the environment variable that makes child processes write their metrics to `folder`."""
     return {SHARED_FOLDER_VARIABLE: str(folder)}
 

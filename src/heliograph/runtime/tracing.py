@@ -15,7 +15,7 @@ from heliograph.domain.network.trace_context import parse_traceparent
 
 EXPORTER_VARIABLES = ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 OTLP_EXPORTER = "otlp_proto_http"  # entry point for the name `otlp`, the only exporter that the extra installs
-STOP_S = 5.0
+STOP_TIMEOUT_S = 5.0
 
 SpanKindName = Literal["SERVER", "PRODUCER", "CLIENT"]
 
@@ -86,14 +86,14 @@ def start(version: str, environment: dict[str, str] | None = None) -> None:
 
 
 async def stop() -> None:
-    """Stop tracing and export the remaining spans, waiting at most STOP_S."""
+    """Stop tracing and export the remaining spans, waiting at most STOP_TIMEOUT_S."""
     global _tracer, _provider
     provider, _provider, _tracer = _provider, None, None
     if provider is not None:
         # an exporter that hangs must not block the shutdown
         shutdown_thread = threading.Thread(target=provider.shutdown, daemon=True)
         shutdown_thread.start()
-        await asyncio.to_thread(shutdown_thread.join, STOP_S)
+        await asyncio.to_thread(shutdown_thread.join, STOP_TIMEOUT_S)
 
 
 def begin_request(traceparent: bytes | None) -> Span | None:

@@ -97,8 +97,8 @@ def _publish_rows(store: Store, actor: Actor, setup: Setup, new: Layout, by_oper
 
 
 def _submit_rows(store: Store, actor: Actor, setup: Setup, new: Layout) -> list[Row]:
-    at = store.clock.now() + setup.clock_offset(new.team)
-    return [] if new.submitted_at else drafts.submit_rows(setup, new, requester_id(actor), at)
+    submitted_at = store.clock.now() + setup.clock_offset(new.team)
+    return [] if new.submitted_at else drafts.submit_rows(setup, new, requester_id(actor), submitted_at)
 
 
 def _publish_action(setup: Setup, by_operator: bool) -> str:

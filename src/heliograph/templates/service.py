@@ -72,8 +72,8 @@ async def save(
         if revision is not None and (old is None or approvals.revision_of(draft_or_current(setup, old)) != revision):
             raise InvalidRequest("Someone changed this template while you were editing.", param="mark")
         if not publish:
-            at = store.clock.now() + setup.clock_offset(new.team)
-            draft_rows = unsubmitted_rows(setup, new, by_operator=by_operator, author=actor.name, saved_at=at)
+            saved_at = store.clock.now() + setup.clock_offset(new.team)
+            draft_rows = unsubmitted_rows(setup, new, by_operator=by_operator, author=actor.name, saved_at=saved_at)
             return check_row_quota(actor, setup, new.team, draft_rows)
         return _save_rows(store, actor, setup, new, by_operator, free)
 
@@ -273,8 +273,8 @@ def _publish_action(setup: Setup, new: Template, by_operator: bool) -> str:
 
 
 def _save_rows(store: Store, actor: Actor, setup: Setup, new: Template, by_operator: bool, free: bool) -> list[Row]:
-    at = store.clock.now() + setup.clock_offset(new.team)
-    rows = save_rows(setup, new, by_operator=by_operator, author=actor.name, saved_at=at, free=free)
+    saved_at = store.clock.now() + setup.clock_offset(new.team)
+    rows = save_rows(setup, new, by_operator=by_operator, author=actor.name, saved_at=saved_at, free=free)
     return check_row_quota(actor, setup, new.team, rows)
 
 

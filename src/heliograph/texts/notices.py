@@ -11,7 +11,7 @@ from heliograph.domain.text import remove_linkable_words
 from heliograph.texts.dashboard_links import ACCOUNT_NOTICES, HOME, operator_page, team_page
 from heliograph.webhooks.policy.webhook_url import parse_target
 
-MAX_LISTED = 20  # maximum notices listed in one mail
+NOTICES_PER_MAIL_MAX = 20  # maximum notices listed in one mail
 NAME_MAX = 60  # characters of a name
 REQUEST_MAX = 110  # characters of a request's text, such as “Send as Acme from acme.com”
 
@@ -80,7 +80,7 @@ def notice_text(notice: NoticeRow, setup: Setup, base_url: str) -> NoticeText:
 def to_mail(notices: Sequence[NoticeRow], setup: Setup, base_url: str, role: str) -> SystemMail:
     """Return a mail about one or more notices. `role`: the reader's role in the team of the first notice."""
     brand = setup.platform.brand
-    texts = [notice_text(notice, setup, base_url) for notice in notices[:MAX_LISTED]]
+    texts = [notice_text(notice, setup, base_url) for notice in notices[:NOTICES_PER_MAIL_MAX]]
     if len(notices) == 1:
         (text,) = texts
         team = setup.teams.get(notices[0].team)
@@ -95,8 +95,8 @@ def to_mail(notices: Sequence[NoticeRow], setup: Setup, base_url: str, role: str
             settings_url=base_url + ACCOUNT_NOTICES,
         )
     lines = [text.subject for text in texts]
-    if len(notices) > MAX_LISTED:
-        lines.append(f"and {len(notices) - MAX_LISTED} more")
+    if len(notices) > NOTICES_PER_MAIL_MAX:
+        lines.append(f"and {len(notices) - NOTICES_PER_MAIL_MAX} more")
     return SystemMail(
         subject=f"[{brand}] {len(notices)} notices",
         summary=f"There are {len(notices)} new notices.",
@@ -116,8 +116,10 @@ def to_chat(notices: Sequence[NoticeRow], setup: Setup, base_url: str, url: str)
             f"{to_safe_line(single.subject)}\n{to_safe_line(single.body)} {to_safe_line(single.action)}\n{single.url}"
         )
     else:
-        lines = [to_safe_line(notice_text(notice, setup, base_url).subject) for notice in notices[:MAX_LISTED]]
-        more = [f"and {len(notices) - MAX_LISTED} more"] if len(notices) > MAX_LISTED else []
+        lines = [
+            to_safe_line(notice_text(notice, setup, base_url).subject) for notice in notices[:NOTICES_PER_MAIL_MAX]
+        ]
+        more = [f"and {len(notices) - NOTICES_PER_MAIL_MAX} more"] if len(notices) > NOTICES_PER_MAIL_MAX else []
         text = "\n".join([f"{len(notices)} notices:", *lines, *more, base_url + HOME])
     text = text.replace("@", "@\u200b")
     target = parse_target(url)

@@ -32,7 +32,7 @@ KEEP_ALIVE_S = 75.0  # idle connections are closed after this; most clients clos
 CLIENT_STALL_S = 60.0  # a client that reads none of its response for this long is disconnected
 MIN_BODY_RATE = 32 * KIB  # minimum rate of a request body, in bytes per second
 HEADERS_MAX = 64 * KIB
-PIECE = 16 * KIB  # received bytes are parsed in pieces of this size
+PIECE_BYTES = 16 * KIB  # received bytes are parsed in pieces of this size
 UNREAD_MAX = 64 * KIB  # number of unread body bytes at which reading is paused
 CONNECTIONS_MAX = 4096
 NOT_HTTP_MESSAGE = "Invalid HTTP request received."
@@ -118,8 +118,8 @@ class Connection(asyncio.BufferedProtocol):
         return RECEIVE_BUFFER
 
     def buffer_updated(self, nbytes: int) -> None:
-        for start in range(0, nbytes, PIECE):
-            self.data_received(RECEIVE_BUFFER[start : min(start + PIECE, nbytes)])
+        for start in range(0, nbytes, PIECE_BYTES):
+            self.data_received(RECEIVE_BUFFER[start : min(start + PIECE_BYTES, nbytes)])
 
     def data_received(self, data: bytes | memoryview) -> None:
         """Parse one piece of the received bytes."""
@@ -163,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
         parser, headers = self._parser, self._headers
         method = parser.get_method()
         # With fewer received bytes the limit cannot be exceeded, so most requests skip this sum.
-        if self._header_bytes > HEADERS_MAX - 2 * PIECE:
+        if self._header_bytes > HEADERS_MAX - 2 * PIECE_BYTES:
             request_line_size = len(b"%s %s HTTP/1.1\r\n" % (method, self._url))
             if request_line_size + sum(len(b"%s: %s\r\n" % header) for header in headers) + 2 > HEADERS_MAX:
                 raise ValueError(HEADERS_TOO_LARGE_MESSAGE)

@@ -16,8 +16,8 @@ from heliograph.webhooks.endpoint import STORE_RETRY_S, Endpoint, SecretsOf, Sha
 from heliograph.webhooks.store import Lease
 
 CLAIM_MAX = 50  # maximum endpoints leased per poll, so that several processes share a burst
-PAUSE_S = 0.01  # pause after a poll that found deliveries, so that a burst of wakeups causes one poll
-STOP_S = 20.0  # longer than any attempt, which takes at most 15 s
+POLL_PAUSE_S = 0.01  # pause after a poll that found deliveries, so that a burst of wakeups causes one poll
+STOP_TIMEOUT_S = 20.0  # longer than any attempt, which takes at most 15 s
 
 log = structlog.get_logger()
 
@@ -48,7 +48,7 @@ class WebhookWorker:
                     log.warning("cannot poll for deliveries", error=type(error).__name__)
                     await wait_event(self._shared.stopping, STORE_RETRY_S)
                 if has_due:
-                    await asyncio.sleep(PAUSE_S)
+                    await asyncio.sleep(POLL_PAUSE_S)
                 await self._wakeup.wait(self._store.wakeups.poll_s)
             await self._wait_for_endpoints()
         finally:
@@ -129,6 +129,6 @@ class WebhookWorker:
                 endpoint.lease_until = renewed_at + LEASE_MS if endpoint.lease.webhook in renewed else 0
 
     async def _wait_for_endpoints(self) -> None:
-        if unfinished := await wait_for_all(self._tasks, STOP_S):
+        if unfinished := await wait_for_all(self._tasks, STOP_TIMEOUT_S):
             # keep their leases: whether the events arrived is unknown, and the next owner sends them again
             log.warning("stopped with attempts in flight", count=len(unfinished))

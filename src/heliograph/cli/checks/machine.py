@@ -19,7 +19,7 @@ from heliograph.runtime.clock import Clock
 from heliograph.server import HTTP, CannotListen, bind, listen
 from heliograph.settings import Settings
 
-PROBE_S = 2
+REQUEST_TIMEOUT_S = 2
 DISK_LOW = 1 << 30  # bytes free below which a warning is given
 DISK_EMPTY = 100 << 20
 OLDEST_YEAR = 2024  # a clock before this year has never been set
@@ -141,7 +141,7 @@ def check_other_ports(site: Site) -> Iterator[Finding]:
 def get_instance_name(settings: Settings, path: str) -> str | None:
     """GET `path` from the running service and return its instance name: empty if not sent, None if the GET failed."""
     try:
-        with open_url(f"http://{settings.listen}{path}", timeout=PROBE_S) as response:
+        with open_url(f"http://{settings.listen}{path}", timeout=REQUEST_TIMEOUT_S) as response:
             return str(response.headers.get("heliograph-instance", ""))
     except (OSError, ValueError):
         return None

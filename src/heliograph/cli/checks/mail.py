@@ -22,7 +22,7 @@ from heliograph.runtime.resolver import DnsTimeout, NameNotFound
 from heliograph.settings import BadSetting, Settings
 from heliograph.storage.carrier_stats import RecentCarrierCounts
 
-PROBE_S = 5.0
+TIMEOUT_S = 5.0
 BLOCKLISTS = ("zen.spamhaus.org", "bl.spamcop.net")
 LISTED_PREFIX = "127."  # other answers are not from the blocklist (RFC 5782, 2.1): the name server changed them
 QUERY_REFUSED_PREFIX = "127.255.255."  # answer of a blocklist that refuses queries from our name server
@@ -138,7 +138,7 @@ async def connect_to(site: Site, host: str, port: int) -> str | None:
     """Connect to `host`; return our local IP address, or None if the connection failed."""
     for address in await resolve_addresses(site, host):
         with suppress(OSError, TimeoutError):
-            async with asyncio.timeout(PROBE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 _, writer = await asyncio.open_connection(address, port)
                 source: str = writer.get_extra_info("sockname")[0]
                 writer.close()

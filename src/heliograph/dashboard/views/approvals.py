@@ -158,11 +158,11 @@ async def _decided_page(request: PageRequest) -> Page:
 async def live(request: PageRequest) -> PageResponse:
     """Stream changes of the number of pending requests, for the navigation; with `of=list`, of the requests."""
 
-    async def read() -> PageVersion:
+    async def read_version() -> PageVersion:
         return PageVersion({"count": str(request.pending_approvals), "list": _pending_hash(request)})
 
     part = "list" if request.query.get("of") == "list" else "count"
-    return open_stream(request, Subscription(key=("approvals",), read_version=read, parts=(part,)))
+    return open_stream(request, Subscription(key=("approvals",), read_version=read_version, parts=(part,)))
 
 
 def _pending_hash(request: PageRequest) -> str:

@@ -44,14 +44,14 @@ async def show(request: PageRequest) -> PageResponse:
     tables = [
         (
             "Mailbox providers",
-            _total(
+            _total_by_key(
                 rates, lambda rate: rate.provider, lambda rate: {"name": OTHER_NAME.get(rate.provider, rate.provider)}
             ),
         ),
-        ("Teams", _total(rates, lambda rate: rate.team, lambda rate: _team_fields(setup, rate))),
+        ("Teams", _total_by_key(rates, lambda rate: rate.team, lambda rate: _team_fields(setup, rate))),
         (
             "Templates and categories",
-            _total(rates, lambda rate: (rate.team, rate.source), lambda rate: _source_fields(setup, rate)),
+            _total_by_key(rates, lambda rate: (rate.team, rate.source), lambda rate: _source_fields(setup, rate)),
         ),
     ]
     lines = [100 * limit / FULL_SCALE_PER_MILLE for limit in (WARNING_PER_MILLE, LIMIT_PER_MILLE)]
@@ -70,7 +70,7 @@ async def show(request: PageRequest) -> PageResponse:
     )
 
 
-def _total(
+def _total_by_key(
     rates: Iterable[ComplaintRate],
     key_of: Callable[[ComplaintRate], Hashable],
     fields_of: Callable[[ComplaintRate], dict[str, str]],

@@ -134,8 +134,8 @@ def _waiting_tile(oldest_due: Mapping[Priority, int], now: int) -> HealthTile:
 
 
 def _carriers_tile(request: PageRequest) -> HealthTile:
-    real = [carrier for carrier in request.setup.carriers if carrier.kind != "simulator"]
-    enabled = [carrier for carrier in real if carrier.enabled]
+    real_carriers = [carrier for carrier in request.setup.carriers if carrier.kind != "simulator"]
+    enabled = [carrier for carrier in real_carriers if carrier.enabled]
     open_circuits = [
         request.store.circuits.current[item.id] for item in enabled if item.id in request.store.circuits.current
     ]
@@ -143,7 +143,7 @@ def _carriers_tile(request: PageRequest) -> HealthTile:
     if not enabled:
         value, detail = (
             ("None enabled", _closed_channels_text(request.setup))
-            if real
+            if real_carriers
             else ("None set up", "All messages are simulated.")
         )
         return HealthTile(name="Carriers reachable", value=value, link=link, detail=detail, kind="wait")
@@ -223,8 +223,8 @@ def find_problems(
 
 
 def _sort_key(row: TeamHealth) -> tuple[int, int, str, str]:
-    worst = TEAM_PROBLEMS.index(row.problems[0]) if row.problems else len(TEAM_PROBLEMS)
-    return worst, -row.stats.sent, row.team.record.name.casefold(), row.team.record.id
+    severity_rank = TEAM_PROBLEMS.index(row.problems[0]) if row.problems else len(TEAM_PROBLEMS)
+    return severity_rank, -row.stats.sent, row.team.record.name.casefold(), row.team.record.id
 
 
 def _sent_by_hour(sent: Mapping[int, int], since: int) -> list[int]:

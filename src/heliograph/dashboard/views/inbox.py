@@ -175,10 +175,10 @@ async def html_frame(request: PageRequest) -> PageResponse:
     await request.reserve_memory(sum(file.size for file in inline_images if file.blob))
     images = [(file, await _read_attachment(request, file)) for file in inline_images]
 
-    def show() -> Download:
+    def render_html() -> Download:
         return html_download(embed_images(html, images), allow_remote_images=request.query.get("pictures") == "yes")
 
-    return await run_large(item.size + sum(file.size for file in inline_images), show)
+    return await run_large(item.size + sum(file.size for file in inline_images), render_html)
 
 
 async def download(request: PageRequest) -> PageResponse:

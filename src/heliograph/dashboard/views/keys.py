@@ -245,7 +245,7 @@ def _restrictions_page(
     values = {
         "key": key,
         "revision": revision,
-        "sentence": _describe(request, key),
+        "sentence": _describe_restrictions(request, key),
         **_restriction_fields(request, form),
     }
     return Page.form("key_restrictions.html", values, errors)
@@ -268,7 +268,7 @@ def _find_key(request: PageRequest) -> Key:
     return caller.key
 
 
-def _describe(request: PageRequest, key: Key) -> str:
+def _describe_restrictions(request: PageRequest, key: Key) -> str:
     """Return a sentence about the restrictions of a key; empty if it has none."""
     if key.restrictions is None:
         return ""
@@ -282,18 +282,18 @@ async def _restriction_values(request: PageRequest, key: Key) -> dict[str, Any]:
     account = await request.store.ledger.get_account(request.team.record.ref)
     states = limit_states(account, key, request.context.clock.team_now(request.team.record.ref))
 
-    def amount(name: str, value: int) -> str:
+    def format_limit(name: str, value: int) -> str:
         return format_amount(value) if name == "spend_per_day" else str(value)
 
     return {
-        "sentence": _describe(request, key),
+        "sentence": _describe_restrictions(request, key),
         "lists": [
             (label, ", ".join(entry_labels(name, entries, request.team.templates)) or "None")
             for name, label, _ in LIST_FIELDS
             if (entries := getattr(key.restrictions, name)) is not None
         ],
         "limits": [
-            (label, amount(name, states[name].left), amount(name, states[name].limit))
+            (label, format_limit(name, states[name].left), format_limit(name, states[name].limit))
             for name, label, _ in LIMIT_FIELDS
             if name in states
         ],

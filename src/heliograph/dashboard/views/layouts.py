@@ -151,14 +151,14 @@ async def _preview_document(request: PageRequest, layout: Layout) -> bytes:
     team = replace(request.team, layouts={layout.id: layout})
     content = replace(SAMPLE_CONTENT, team=layout.team, name=layout.name, layout=layout.id)
 
-    def render() -> bytes:
+    def render_document() -> bytes:
         values = preview_values(request.setup, team, content) | {
             "problems": find_layout_problems(layout),
             "is_layout": True,
         }
         return to_page("template_preview.html", values)
 
-    return await run_large(byte_count, render)
+    return await run_large(byte_count, render_document)
 
 
 async def _save(request: PageRequest, base: Layout, base_revision: str | None) -> PageResponse:

@@ -51,12 +51,12 @@ def make_subscription(
 ) -> Subscription:
     """Return a subscription to the version tokens from `read_tokens`, and to setup changes."""
 
-    async def read() -> PageVersion:
+    async def read_version() -> PageVersion:
         store = request.store
         shared_tokens = [request.setup.version, store.reputations.version, *sorted(store.circuits.current)]
         return PageVersion(await read_tokens() | {"setup": " ".join(map(str, shared_tokens))})
 
-    return Subscription(key=(kind, id_), read_version=read, parts=parts)
+    return Subscription(key=(kind, id_), read_version=read_version, parts=parts)
 
 
 async def stream_url(request: PageRequest, path: str, subscription: Subscription, **query: str) -> str:

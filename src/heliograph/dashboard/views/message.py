@@ -144,13 +144,13 @@ async def live(request: PageRequest) -> PageResponse:
 async def preview(request: PageRequest) -> PageResponse:
     _, content = await _find_email(request)
 
-    def frame() -> Download:
+    def render_frame() -> Download:
         html = msgspec.json.decode(content, type=EmailContent).html
         if html is None:
             raise PageNotFound
         return html_download(html, allow_remote_images="images" in request.query)
 
-    return await run_large(len(content), frame)
+    return await run_large(len(content), render_frame)
 
 
 async def source(request: PageRequest) -> PageResponse:

@@ -15,7 +15,7 @@ PAGE_SIZE = 50
 
 async def show(request: PageRequest) -> PageResponse:
     rows = await request.store.approvals.list_pending(request.team.record.ref, PAGE_SIZE)
-    lines = [_line(request, row) for row in rows[:PAGE_SIZE]]
+    lines = [_approval_row(request, row) for row in rows[:PAGE_SIZE]]
     return Page("message_approvals.html", {"lines": lines, "has_more": len(rows) > PAGE_SIZE})
 
 
@@ -42,7 +42,7 @@ async def _find(request: PageRequest) -> Approval:
         raise PageNotFound from None
 
 
-def _line(request: PageRequest, row: PendingMessage) -> dict[str, object]:
+def _approval_row(request: PageRequest, row: PendingMessage) -> dict[str, object]:
     record, key = decode_record(row.record), request.setup.records.get(("key", row.approval.key_id))
     return {
         "approval": row.approval,

@@ -151,10 +151,10 @@ async def show_new(request: PageRequest, errors: dict[str, str] | None = None) -
 async def show(request: PageRequest) -> Page:
     search, after = (request.query.get(name, "") for name in ("search", "after"))
     rows = await request.store.people.list_rows(search, after, PAGE_SIZE)
-    more = (
+    next_page_url = (
         f"{PEOPLE_PATH}?search={quote(search)}&after={quote(rows[PAGE_SIZE - 1].email)}"
         if len(rows) > PAGE_SIZE
         else ""
     )
-    values = {"people": rows[:PAGE_SIZE], "more": more, "search": search}
+    values = {"people": rows[:PAGE_SIZE], "more": next_page_url, "search": search}
     return Page("people.html", values)

@@ -118,14 +118,14 @@ async def live(request: PageRequest) -> PageResponse:
 
 
 def _import_subscription(request: PageRequest) -> Subscription:
-    async def read() -> PageVersion:
+    async def read_version() -> PageVersion:
         import_job = await _find_import(request)
         return PageVersion(
             {"done": f"{import_job.processed}-{import_job.state}"}, is_final=import_job.state != "importing"
         )
 
     return Subscription(
-        key=("import", request.params["id"]), read_version=read, parts=("done",), interval_s=LIVE_INTERVAL_S
+        key=("import", request.params["id"]), read_version=read_version, parts=("done",), interval_s=LIVE_INTERVAL_S
     )
 
 

@@ -202,8 +202,8 @@ async def _editor(
         "lines": variables,
         "errors": errors or {},
         "tags": ["", *list_locales(form)],
-        "tab": _tab(form, errors or {}),
-        "warnings": _by_field(problems),
+        "tab": _select_tab(form, errors or {}),
+        "warnings": _warnings_by_field(problems),
         "categories": [(category, category) for category in request.team.record.categories],
         "layouts": [
             (layout.id, layout.name)
@@ -220,7 +220,7 @@ async def _editor(
     return Page("template_edit.html", values, 400 if errors else 200, _form_size(form) + len(preview_html))
 
 
-def _tab(form: dict[str, str], errors: dict[str, str]) -> str:
+def _select_tab(form: dict[str, str], errors: dict[str, str]) -> str:
     """Return the language tab to show: the first one with an error, otherwise the previous one."""
     tags_with_errors = [
         tag for tag in list_locales(form) if any(field.startswith(f"locales.{tag}") for field in errors)
@@ -228,7 +228,7 @@ def _tab(form: dict[str, str], errors: dict[str, str]) -> str:
     return tags_with_errors[0] if tags_with_errors else form.get("shown", "")
 
 
-def _by_field(problems: list[TemplateProblem]) -> dict[str, list[TemplateProblem]]:
+def _warnings_by_field(problems: list[TemplateProblem]) -> dict[str, list[TemplateProblem]]:
     """Return field → warnings. Errors are only shown when they prevent saving."""
     warnings_by_field: dict[str, list[TemplateProblem]] = {}
     for problem in problems:

@@ -489,8 +489,8 @@ def _sample_times(zone: ZoneInfo, month: int) -> Iterator[datetime]:
     """Yield every hour of a day in this month for every UTC offset that the zone has had since 1840."""
     time_by_offset: dict[tuple[object, ...], datetime] = {}
     for year in range(1840, 2041):
-        at = datetime(year, month, 15, tzinfo=UTC)
-        local = at.astimezone(zone)
-        time_by_offset.setdefault((local.utcoffset(), local.dst(), local.tzname()), at)
-    for at in time_by_offset.values():
-        yield from (at.replace(hour=hour, minute=58, second=58) for hour in range(24))
+        mid_month = datetime(year, month, 15, tzinfo=UTC)
+        local = mid_month.astimezone(zone)
+        time_by_offset.setdefault((local.utcoffset(), local.dst(), local.tzname()), mid_month)
+    for mid_month in time_by_offset.values():
+        yield from (mid_month.replace(hour=hour, minute=58, second=58) for hour in range(24))

@@ -198,27 +198,27 @@ def _source_problems(template: Template, locale: str | None) -> Iterator[Templat
             match[0]: match.start()
             for match in reversed(list(islice(_FOREIGN_SYNTAX.finditer(source), FOREIGN_SYNTAX_MAX)))
         }
-        for syntax, at in first_by_syntax.items():
-            yield problem("foreign_syntax", at, f"{syntax} isn't supported. {_ADVICE_BY_SYNTAX[syntax]}")
-        for at, invalid in parsed.invalid_placeholders:
+        for syntax, offset in first_by_syntax.items():
+            yield problem("foreign_syntax", offset, f"{syntax} isn't supported. {_ADVICE_BY_SYNTAX[syntax]}")
+        for offset, invalid in parsed.invalid_placeholders:
             if not invalid.startswith("{{{"):
                 yield problem(
                     "not_a_placeholder",
-                    at,
+                    offset,
                     f"{quoted(invalid)} is not a placeholder: {placeholder_advice(invalid)}",
                 )
         yield from (problem(fault.code, fault.offset, fault.text) for fault in parsed.faults)
-        for at, message in islice(_undeclared_uses(template, parsed.uses), UNDECLARED_MAX):
-            yield problem("unknown_variable", at, message)
-        for name, at in first_offsets_in_scope(source, "customer").items():
+        for offset, message in islice(_undeclared_uses(template, parsed.uses), UNDECLARED_MAX):
+            yield problem("unknown_variable", offset, message)
+        for name, offset in first_offsets_in_scope(source, "customer").items():
             if template.shapes.get(name, VariableType()).list:
                 message = (
                     f"{name} is a list: write {{{{#each customer.{name}}}}} … {{{{/each}}}} with its fields, as in"
                 )
-                yield problem("unknown_variable", at, f"{message} {{{{item.{template.shapes[name].list[0]}}}}}")
+                yield problem("unknown_variable", offset, f"{message} {{{{item.{template.shapes[name].list[0]}}}}}")
         if parsed.content_count:
-            at = next(token.start() for token in TOKEN.finditer(source) if token[10])
-            yield problem("misplaced_placeholder", at, "{{content}} only works in layouts")
+            offset = next(token.start() for token in TOKEN.finditer(source) if token[10])
+            yield problem("misplaced_placeholder", offset, "{{content}} only works in layouts")
         if disallowed := parsed.blocks & _disallowed_blocks(template.channel, part):
             first = next(token for token in TOKEN.finditer(source) if disallowed & {token[5], token[9]})
             location = "a WhatsApp template" if template.channel == "whatsapp" else f"the {part}"
@@ -236,24 +236,24 @@ def _undeclared_uses(template: Template, uses: Mapping[VariableUse, int]) -> Ite
     """Yield (offset, message) for each variable that is not declared or cannot be used at its position."""
     names = required_names(template)
     declared = {*names, *([VARIABLE] if can_unsubscribe(template) else ())}
-    formatted_at = next((at for use, at in uses.items() if use.name == VARIABLE and use.format), None)
+    formatted_at = next((offset for use, offset in uses.items() if use.name == VARIABLE and use.format), None)
     if formatted_at is not None and VARIABLE not in names:
         yield formatted_at, f"{PLACEHOLDER} has no format"
     offset_by_use: dict[VariableUse, int] = {}
-    for use, at in uses.items():
-        offset_by_use.setdefault(msgspec.structs.replace(use, format=None), at)
-    for use, at in offset_by_use.items():
+    for use, offset in uses.items():
+        offset_by_use.setdefault(msgspec.structs.replace(use, format=None), offset)
+    for use, offset in offset_by_use.items():
         fields = template.shapes.get(use.list or use.name, VariableType()).list
         if use.list == "":
-            yield at, f"{{{{item.{use.name}}}}} only works inside {{{{#each …}}}}"
+            yield offset, f"{{{{item.{use.name}}}}} only works inside {{{{#each …}}}}"
         elif use.list is not None and use.name not in fields and use.list in template.shapes:
-            yield at, f"{{{{item.{use.name}}}}} is not a field of {use.list} in variables"
+            yield offset, f"{{{{item.{use.name}}}}} is not a field of {use.list} in variables"
         elif use.list is None and use.name == VARIABLE and use.name not in declared and template.channel == "email":
-            yield at, f"{PLACEHOLDER} needs a category of the template"
+            yield offset, f"{PLACEHOLDER} needs a category of the template"
         elif use.list is None and use.name not in declared:
-            yield at, f"{{{{customer.{use.name}}}}} is not in variables"
+            yield offset, f"{{{{customer.{use.name}}}}} is not in variables"
         elif use.list is None and use.is_list and not fields:
-            yield at, f'{use.name} is not a list: declare it as {{ name = "{use.name}", list = ["…"] }}'
+            yield offset, f'{use.name} is not a list: declare it as {{ name = "{use.name}", list = ["…"] }}'
 
 
 def first_offsets_in_scope(source: str, scope: str) -> dict[str, int]:
@@ -263,10 +263,10 @@ def first_offsets_in_scope(source: str, scope: str) -> dict[str, int]:
 
 def unknown_brand_variables(source: str) -> Iterator[tuple[str, int, str]]:
     """Yield (code, offset, message) for each `brand.*` placeholder that does not exist."""
-    for name, at in sorted(first_offsets_in_scope(source, "brand").items(), key=itemgetter(1)):
+    for name, offset in sorted(first_offsets_in_scope(source, "brand").items(), key=itemgetter(1)):
         if name not in BRAND_FIELDS:
             examples = " and ".join(f"{{{{brand.{field}}}}}" for field in BRAND_FIELDS)
-            yield "unknown_variable", at, f"{{{{brand.{name}}}}} is always empty: a brand only has {examples}"
+            yield "unknown_variable", offset, f"{{{{brand.{name}}}}} is always empty: a brand only has {examples}"
 
 
 def _expanded_count(pieces: Pieces, shapes: dict[str, VariableType]) -> int:
@@ -420,8 +420,8 @@ def check_layout(layout: Layout) -> list[TemplateProblem]:
             problems.append(_error("too_long", part, message))
             continue
         parsed = compile_source(source, part == "html")
-        for code, at, message in _layout_faults(parsed):
-            line = None if at is None else parsed.source.count("\n", 0, at) + 1
+        for code, offset, message in _layout_faults(parsed):
+            line = None if offset is None else parsed.source.count("\n", 0, offset) + 1
             problems.append(TemplateProblem(code=code, part=part, line=line, text=message))
     return problems
 
@@ -446,6 +446,6 @@ def _layout_faults(parsed: CompiledSource) -> Iterator[tuple[str, int | None, st
     yield from unknown_brand_variables(source)
     yield from ((fault.code, fault.offset, fault.text) for fault in parsed.faults)
     yield from (
-        ("not_a_placeholder", at, f"{quoted(invalid)} is not a placeholder")
-        for at, invalid in parsed.invalid_placeholders
+        ("not_a_placeholder", offset, f"{quoted(invalid)} is not a placeholder")
+        for offset, invalid in parsed.invalid_placeholders
     )

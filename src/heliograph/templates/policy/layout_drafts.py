@@ -58,9 +58,9 @@ def draft_rows(setup: Setup, new: Layout) -> list[Row]:
     return [to_row("layout_draft", new.id, LayoutDraft(team=new.team, layout=draft), new.team)]
 
 
-def submit_rows(setup: Setup, new: Layout, requester: str, at: int) -> list[Row]:
+def submit_rows(setup: Setup, new: Layout, requester: str, submitted_at: int) -> list[Row]:
     """Return the rows that submit a layout for approval."""
-    return draft_rows(setup, replace(new, submitted_at=at, refused_reason="", asked_by=requester))
+    return draft_rows(setup, replace(new, submitted_at=submitted_at, refused_reason="", asked_by=requester))
 
 
 def approve_rows(setup: Setup, new: Layout) -> list[Row]:

@@ -209,11 +209,11 @@ def first_unsupported_features(html: str) -> Iterator[tuple[HtmlFeature, int]]:
         if feature is NO_ALT:
             continue
         if match := pattern.search(examined if feature.syntax == "html" else css):
-            at = match.start()
+            offset = match.start()
             if feature.syntax == "css":
-                style = bisect(style_offsets, at) - 1
-                at = styles[style][0] + at - style_offsets[style]
-            yield feature, at
+                style = bisect(style_offsets, offset) - 1
+                offset = styles[style][0] + offset - style_offsets[style]
+            yield feature, offset
 
 
 def _find_css(html: str) -> Iterator[tuple[int, str]]:
@@ -221,8 +221,8 @@ def _find_css(html: str) -> Iterator[tuple[int, str]]:
     for match in _STYLE_ATTRIBUTE.finditer(html):
         group = 1 if match[1] is not None else 2
         yield match.start(group), match[group]
-    lower, at = html.lower(), 0
-    while block := _STYLE_BLOCK.search(html, at):
-        at = lower.find("</style", block.end())
-        at = len(html) if at < 0 else at
-        yield block.end(), html[block.end() : at]
+    lower, offset = html.lower(), 0
+    while block := _STYLE_BLOCK.search(html, offset):
+        offset = lower.find("</style", block.end())
+        offset = len(html) if offset < 0 else offset
+        yield block.end(), html[block.end() : offset]

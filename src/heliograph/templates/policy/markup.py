@@ -59,11 +59,11 @@ def parse_tags(source: str, limit: int) -> Iterator[Tag]:
     """Yield the tags and comments that start before `limit`, in order. `source`: HTML with masked placeholders."""
     match = _TAG_OR_COMMENT_START.search(source, 0, limit)
     while match:
-        at = match.start()
-        if comment := _COMMENT.match(source, at):
-            tag = Tag("", at, at, comment.end(), [], comment.end())
+        position = match.start()
+        if comment := _COMMENT.match(source, position):
+            tag = Tag("", position, position, comment.end(), [], comment.end())
         else:
-            tag = _parse_tag(source, at)
+            tag = _parse_tag(source, position)
         yield tag
         match = _TAG_OR_COMMENT_START.search(source, tag.content_end, limit)
 
@@ -71,12 +71,12 @@ def parse_tags(source: str, limit: int) -> Iterator[Tag]:
 def _parse_tag(source: str, start: int) -> Tag:
     tag_start = _TAG_START.match(source, start)
     assert tag_start  # whatever starts here and is not a comment is a tag
-    name, at, attributes = tag_start[1].lower(), tag_start.end(), []
-    while not (end := _TAG_END.match(source, at)):
-        attribute = _ATTRIBUTE.match(source, at)
+    name, position, attributes = tag_start[1].lower(), tag_start.end(), []
+    while not (end := _TAG_END.match(source, position)):
+        attribute = _ATTRIBUTE.match(source, position)
         assert attribute  # whatever does not end the tag is an attribute
         attributes.append(attribute)
-        at = attribute.end()
+        position = attribute.end()
     content_end = end.end()
     if name in _UNPARSED_TAGS and source[start + 1] != "/":
         closing_tag = re.compile(rf"</{name}(?=[\t\n\f\r />])|\Z", re.IGNORECASE).search(source, content_end)

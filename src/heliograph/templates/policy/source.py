@@ -273,12 +273,12 @@ def _without_offset(piece: Piece) -> Piece:
 
 
 def _split_html(source: str, masked: str, faults: FaultList) -> "Iterator[Piece | _BlockTag]":
-    at = 0
+    position = 0
     for html_range in html_ranges(masked):
         if MASK not in masked[html_range.start : html_range.end]:
             continue
-        yield from _split(source, at, html_range.start, "text", faults)
-        at = html_range.end
+        yield from _split(source, position, html_range.start, "text", faults)
+        position = html_range.end
         if html_range.context == "refused":
             slots = (
                 token for token in TOKEN.finditer(source, html_range.start, html_range.end) if token[1] or token[10]
@@ -292,7 +292,7 @@ def _split_html(source: str, masked: str, faults: FaultList) -> "Iterator[Piece 
             yield from _split_address(source, html_range, faults)
         else:
             yield from _split(source, html_range.start, html_range.end, html_range.context, faults)
-    yield from _split(source, at, len(source), "text", faults)
+    yield from _split(source, position, len(source), "text", faults)
 
 
 def _split(
