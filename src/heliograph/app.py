@@ -111,13 +111,13 @@ UNDECRYPTABLE = "cannot be decrypted: the service's secret was changed"
 CARRIER_SECRETS_LOST = f"the carrier's secrets {UNDECRYPTABLE}. Apply the setup file with them again"
 WEBHOOK_SECRET_LOST = f"its signing secret {UNDECRYPTABLE}. Rotate it, and give the new one to the receiver"
 DKIM_KEYS_LOST = f"the domain's DKIM keys {UNDECRYPTABLE}. Rotate them, and publish the new records"
-PROVIDER_S = 5.0  # timeout of the identity provider: a user waits for the response
+PROVIDER_S = 5.0  # timeout of requests to the identity provider, short because a user waits
 
 
 class CarrierDependencies(msgspec.Struct, frozen=True, kw_only=True):
     """Dependencies of carriers besides their own options."""
 
-    step_ms: int  # default delay between the states of a simulated message
+    step_ms: int  # default delay in ms between the states of a simulated message
     helo: str | None  # name sent to mail servers in EHLO; None for our IP address
     outgoing: MailPreparer
     cipher: Cipher
@@ -413,7 +413,7 @@ def worker_jobs(
         "domain watch": every(2.5, domains.check_watched),  # checks recently changed domains
         "incomplete texts": every(5.0, store.inbound_texts.report_incomplete),
         "reclaim": every(5.0, partial(reclaim_dead_claims, store)),
-        # Detects a restored database whose copy is older than this interval.
+        # Each run increases and records a counter: a restored copy is detected if it was made before the last run.
         "restore check": every(10.0, partial(pause_if_restored, store, settings.data, sqlite_path(settings))),
         # Links audit entries that a previous version wrote without a link.
         "audit": every(60.0, partial(audit_chain.link_audit_entries, store, store.clock)),

@@ -46,9 +46,9 @@ from heliograph.storage.master_secret import KnownSecret
 from heliograph.storage.store import Store, make_store
 
 SQLITE_PREFIX = "sqlite:///"
-WAL_LIMIT_MB = 256  # an SQLite WAL of this size is reported; Litestream keeps it far smaller
+WAL_LIMIT_MB = 256  # size from which on the SQLite WAL is reported; with Litestream it stays far smaller
 WAL_FIX = "start Litestream, or set HELIOGRAPH_CHECKPOINT=own"
-CLAIM_BUCKET_S = 5.0  # timeout for claiming the bucket at the start
+CLAIM_BUCKET_S = 5.0  # timeout for claiming the attachments bucket at startup
 SECRET_FIX = (
     "Put the right one back: the data folder's secret, or HELIOGRAPH_SECRET. "
     "If it is lost for good: heliograph secret replace (data encrypted with it can no longer be decrypted)."
@@ -65,7 +65,7 @@ def sqlite_path(settings: Settings) -> Path | None:
 
 
 def wal_size(settings: Settings) -> tuple[str, int] | None:
-    """Return a text with the SQLite WAL's size, and the size in MB; None unless checkpoints are external."""
+    """Return the SQLite WAL's size as text and in MB; None unless another program checkpoints the WAL."""
     path = sqlite_path(settings)
     file = path and path.with_name(f"{path.name}-wal")
     if settings.checkpoint == "own" or file is None or not file.exists():

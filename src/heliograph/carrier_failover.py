@@ -23,7 +23,7 @@ from heliograph.storage.store import Store, StoreUnavailable
 
 # Carriers have shorter timeouts; this one only ends sends that hang. The longest SMTP timeout is 10 minutes.
 SEND_TIMEOUT_S = 660.0
-TIME_SHARE_UNLESS_LAST = 0.6  # share of the remaining time that a carrier gets, unless it is the last one
+TIME_SHARE_UNLESS_LAST = 0.6  # share of the remaining time that each carrier except the last one gets
 
 ChooseCarrier = Callable[[Collection[str]], CarrierRecord | None]  # (ids of carriers already tried) → next carrier
 
@@ -42,7 +42,7 @@ class CarrierFailover:
         self._store = store
         self._clock = clock
         self._failure_counts: Counter[str] = Counter()  # carrier → consecutive failures to reach it
-        self._probing: set[str] = set()  # carriers with a recorded circuit to which a message is being sent
+        self._probing: set[str] = set()  # carriers with an open circuit to which a message is being sent as a probe
         self._updating_circuits: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -17,12 +17,12 @@ from typing import IO
 
 from heliograph.encryption import Cipher, DecryptionError
 
-SLOTS_MAX = 1000
-MARK_ATTRIBUTE = "user.heliograph"  # extended file attribute
-BACKED_UP = "backed-up"
+SLOTS_MAX = 1000  # maximum process slots of a data folder
+MARK_ATTRIBUTE = "user.heliograph"  # extended attribute that marks the SQLite file
+BACKED_UP = "backed-up"  # name of the empty file whose modification time is the time of the last backup
 KEPT_KEYS_CONTEXT = "keys/kept"  # encryption context of kept keys: those that survive a rotation of the secret
-NO_KNOWN_SECRET = "none that is here"
-KEPT_PURPOSES = ("codes", "envelope", "ownership", "erasure")
+NO_KNOWN_SECRET = "none that is here"  # printed for values that no local master secret decrypts
+KEPT_PURPOSES = ("codes", "envelope", "ownership", "erasure")  # purposes of the kept keys
 
 
 class ProcessSlot:
@@ -145,6 +145,7 @@ class Secrets:
 
     @property
     def code_key(self) -> bytes:
+        """Return the HMAC key of the digests of one-time codes."""
         return self._derive_for("codes")
 
     @property
@@ -154,10 +155,12 @@ class Secrets:
 
     @property
     def ownership_key(self) -> bytes:
+        """Return the key of the DNS records that prove the ownership of a domain."""
         return self._derive_for("ownership")
 
     @property
     def erasure_key(self) -> bytes:
+        """Return the key of the hashes of erased addresses."""
         return self._derive_for("erasure")
 
     @property
@@ -175,7 +178,7 @@ class Secrets:
         return self._current
 
     def _masters(self) -> list[bytes]:
-        """Return all local master secrets: first the one that the database uses, if known, else the oldest."""
+        """Return all local master secrets: first the one in use; if that is unknown, first the oldest."""
         if self.configured is not None:
             masters = [self.configured, *([self.configured_old] if self.configured_old else [])]
         else:

@@ -43,7 +43,7 @@ log = structlog.get_logger()
 LAST_RESPONSE_S = 1.0
 DRAIN_S = 30  # timeout for requests in progress at shutdown
 RETRY_S = 1.0  # delay before connecting to the database again, or restarting a failed background job
-SWITCH_INTERVAL_S = 0.0005  # short, because a request acquires the GIL about ten times from computing threads
+SWITCH_INTERVAL_S = 0.0005  # interval of thread switches; short, because a request waits for the GIL ten times
 
 # Purposes of sockets: HTTP requests, bounces and complaints, SMTP submission with STARTTLS or implicit TLS.
 HTTP, RETURNS, SUBMISSION, SUBMISSION_TLS = "http", "returns", "submission", "submission_tls"

@@ -19,9 +19,9 @@ from heliograph.domain.setup.cells import PLACEHOLDER, cell_public_url, cell_url
 VARIABLE_PREFIX = "HELIOGRAPH_"
 CONFIG_VARIABLE = "HELIOGRAPH_CONFIG"  # path of the settings file, unless --config is given
 CELL_VARIABLE = "HELIOGRAPH_CELL"
-# Used by clients, which may run in the same shell
+# Variables that are not settings: those besides the first are used by clients, possibly in the same shell
 NOT_SETTINGS = (CONFIG_VARIABLE, "HELIOGRAPH_URL", "HELIOGRAPH_KEY", "HELIOGRAPH_FROM")
-TOKEN_MIN = 16
+TOKEN_MIN = 16  # minimum characters of a token
 PROCESSES_MAX = 64
 
 
@@ -452,7 +452,7 @@ def _from_environment(environment: Mapping[str, str]) -> SettingTexts:
 
 
 def _resolve_name(key: str) -> tuple[str, bool]:
-    """Return the name of the setting, and whether `key` is for the path of a file with the value."""
+    """Return the setting that `key` names, and whether `key` has the suffix _file: its value is then a file's path."""
     known_names = {*NAMES, *NAME_BY_ALIAS}
     is_file = key not in known_names and key.removesuffix("_file") in known_names
     name = key.removesuffix("_file") if is_file else key

@@ -39,7 +39,7 @@ from heliograph.web.status import status_of
 
 SIMULATE_HEADER = HEADER.lower().encode()
 SIMULATED_TIMEOUT_S = 60.0  # duration of a simulated timeout, longer than clients wait
-POLL_S = 0.1  # interval at which the connection of the client is checked
+POLL_S = 0.1  # interval of checks whether the client is still connected
 
 log = structlog.get_logger()
 
@@ -85,7 +85,7 @@ class Api:
         try:
             route, params = self._router.find(request.method, request.path, request.raw_path)
             name, needs_key, labels = route.name, route.scopes is not None, (route.path, route.method)
-            # Routes of a compatibility API share one metric series per method, because there are many.
+            # The many routes of a compatibility API share one metric series per HTTP method.
             metric_labels = labels if adapter is self._own_api else (adapter.prefix, route.method)
             name_task(name)
             if needs_key:

@@ -1,4 +1,4 @@
-"""Messages that need a person's approval, for platform keys."""
+"""Endpoints with which platform keys list, approve and reject messages that need a person's approval."""
 
 from typing import Annotated, get_args
 

@@ -1,4 +1,4 @@
-"""The audit log over HTTP, for platform keys."""
+"""Endpoint that returns the audit log to platform keys."""
 
 from heliograph.api.call import Call
 from heliograph.domain.field_docs import Records

@@ -1,4 +1,4 @@
-"""DMARC and TLS results that receivers report on a sending domain, for keys with `manage`."""
+"""Endpoint for the DMARC and TLS results that receivers report on a sending domain (scope `manage`)."""
 
 from heliograph.api.call import Call
 from heliograph.inbound.aggregate_report_service import read_domain_reports

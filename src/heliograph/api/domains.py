@@ -1,4 +1,4 @@
-"""Sending domains over HTTP, for keys with `manage`: required DNS records and their verification."""
+"""Endpoints for sending domains and their DNS records; they require a key with the scope `manage`."""
 
 from typing import Annotated
 

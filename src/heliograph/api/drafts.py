@@ -1,4 +1,4 @@
-"""Endpoints that templates and layouts share, for keys with `manage`: edit, submit, archive, and list versions.
+"""Endpoints that templates and layouts share: edit, submit, archive, list versions (scope `manage`).
 
 `template_drafts.py` and `layouts.py` define what differs.
 """
@@ -28,7 +28,7 @@ from heliograph.web.route import QueryParam, large_json_response
 
 R = TypeVar("R", Template, Layout)
 
-PAGE_BYTES_MAX = 4 * MIB  # after this many bytes of content, no further record is added to a page
+PAGE_BYTES_MAX = 4 * MIB  # bytes of content after which a page ends
 VERSIONS_AFTER = QueryParam("after", "The last version of the previous page.", {"type": "integer", "minimum": 1})
 
 VersionNumber = Annotated[int, describe("Version number, starting at 1 and incremented by each approved change.")]
@@ -91,7 +91,7 @@ class DraftEndpoints(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     version_view: type[msgspec.Struct]
     removable: Collection[str]  # fields that a null in the request removes
     records_of: Callable[[Team], Mapping[str, R]]
-    make_base: Callable[[str, str, str], R]  # (id, team, name) → empty record, to which the request is applied
+    make_base: Callable[[str, str, str], R]  # (id, team, name) → new record without content
     # (call, base, fields, is_new) → whether the record changed
     save: Callable[[Call, R, dict[str, Any], bool], Awaitable[bool]]
     find_version: Callable[[VersionReader, str, int], Awaitable[R | None]]

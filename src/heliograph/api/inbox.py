@@ -30,8 +30,8 @@ from heliograph.web.route import QueryParam, json_response, large_json_response
 WAIT_MAX = 30  # seconds
 # maximum concurrent waiting requests in this process; they also count against `app.ACTIVE_MAX`
 WAITS_PER_KEY_MAX, WAITS_MAX = 10, 100
-QUERY_GAP_S = 0.05  # minimum time between two queries of a waiting request
-OCTETS_MAX = 8 * MIB  # maximum octets of content in a response, which has at least one message
+QUERY_GAP_S = 0.05  # minimum time between two database queries of a waiting request
+OCTETS_MAX = 8 * MIB  # maximum bytes of content in a response; a single message may be larger
 KINDS = (*CHANNELS, "verification")
 
 QUERY = (
@@ -145,7 +145,7 @@ def _parse_search(query: dict[str, str]) -> InboxSearch:
             raise InvalidRequest(
                 "after must be an id of the inbox, or a time such as 2026-11-15T09:30:00Z.", param="after"
             )
-        since = max(0, since)  # ids have no negative times
+        since = max(0, since)  # the time in an id cannot be negative
     if before and not _is_id(before):
         raise InvalidRequest("before must be the last id of the previous page.", param="before")
     return InboxSearch(address=parse_to(query, None), after=after, since=since, before=before)

@@ -1,4 +1,4 @@
-"""API keys over HTTP, for keys with `manage`."""
+"""Endpoints for a team's API keys; they require a key with the scope `manage`."""
 
 from typing import Annotated, Any
 

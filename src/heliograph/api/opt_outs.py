@@ -1,4 +1,4 @@
-"""Opt-outs of phone numbers over HTTP (contract 17)."""
+"""Endpoints for opt-outs of phone numbers (contract 17)."""
 
 from typing import Annotated
 

@@ -42,7 +42,7 @@ class FieldRow(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     needed: bool = False
     meaning: str  # first sentence of the description
-    more: str = ""  # the other sentences of the description
+    more: str = ""  # all further sentences of the description
 
     @property
     def root(self) -> str:
@@ -55,7 +55,7 @@ class DocsHit(msgspec.Struct, frozen=True):
     title: str
     about: str
     url: str
-    excerpt: str = ""  # of a guide: what it says around the words
+    excerpt: str = ""  # text of a guide around the words that were searched
 
 
 class Docs:
@@ -219,7 +219,7 @@ class Docs:
         return _environment().get_template(template).render(common_values | values)
 
     def _navigation(self) -> list[tuple[str, list[tuple[str, str, str]]]]:
-        """Return the groups of the side list with their entries: (text, URL, HTTP method or empty)."""
+        """Return the groups of the navigation with their entries: (text, URL, HTTP method or empty)."""
         guides = [
             (group, [(read_guide(name).title, f"/docs/guides/{name}", "") for name in names])
             for group, names in GUIDES.items()

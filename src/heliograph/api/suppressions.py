@@ -1,4 +1,4 @@
-"""The suppression list over HTTP (contract 12)."""
+"""Endpoints for the suppression list (contract 12)."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""A team's test clock over HTTP (contract 19)."""
+"""Endpoints that read and advance a team's test clock (contract 19)."""
 
 import asyncio
 from typing import Annotated
@@ -16,9 +16,9 @@ from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
 from heliograph.web.route import json_response
 
-SETTLE_S = 30.0  # maximum wait for the work that becomes due
-POLL_S = 0.01
-PROPAGATION_S = 0.3  # time until other processes have the new time
+SETTLE_S = 30.0  # maximum wait until the work that becomes due is done
+POLL_S = 0.01  # interval of checks whether the work is done
+PROPAGATION_S = 0.3  # time until all other processes have read the new clock offset
 
 
 class AdvanceRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

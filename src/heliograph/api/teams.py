@@ -1,4 +1,4 @@
-"""Teams over HTTP, for platform keys: their fields, keys, members, credit and usage."""
+"""Endpoints with which platform keys manage teams: fields, keys, members, credit and usage."""
 
 from typing import Annotated, Any
 

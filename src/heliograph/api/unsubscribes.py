@@ -1,4 +1,4 @@
-"""Unsubscribes from categories of emails over HTTP (contract 21)."""
+"""Endpoints for recipients who unsubscribed from a category of emails (contract 21)."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Webhooks over HTTP, for keys with `manage` (contract 12)."""
+"""Endpoints for webhooks (contract 12); they require a key with the scope `manage`."""
 
 from typing import Annotated
 

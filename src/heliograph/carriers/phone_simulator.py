@@ -21,7 +21,7 @@ class PhoneScript(msgspec.Struct, frozen=True, kw_only=True):
     content: type[SmsContent] | type[WhatsappContent]
     accepted_detail: dict[str, Any]
     refusals: dict[PhoneBehaviour, Refused]
-    reports_by_behaviour: dict[PhoneBehaviour, tuple[Report, ...]]  # by default those of `delivered`
+    reports_by_behaviour: dict[PhoneBehaviour, tuple[Report, ...]]  # a missing behaviour has the reports of `delivered`
 
 
 class PhoneSimulator(Carrier):
@@ -46,7 +46,7 @@ class PhoneSimulator(Carrier):
         )
 
     def _report_with_reply(self, message: OutboundMessage) -> tuple[Report, ...]:
-        """Return the report and the recipient's simulated reply; empty if the message is itself a reply."""
+        """Return a report with the recipient's simulated reply; no report if the message is itself a reply."""
         content = msgspec.json.decode(message.content, type=self.script.content)
         if content.is_answer:
             return ()

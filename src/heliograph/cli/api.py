@@ -16,9 +16,9 @@ from heliograph.cli.service_client import ServiceClient, error_text, with_servic
 
 METHODS = ("GET", "POST", "PATCH", "PUT", "DELETE")
 FIELD = re.compile(r"([^\[\]=]+)((?:\[[^\[\]=]+\])*(?:\[\])?)=(.*)", re.S)  # name, [key]…, value
-# The next page is read with `after`: the value of the first of these fields that a page's last item has.
+# The query parameter `after` of the next page is the value of the first of these fields that the last item has.
 CURSOR_FIELDS = ("event_id", "id", "email", "address", "code", "cause", "version")
-PAGE = 100
+PAGE = 100  # records per request
 CLIENT_ERROR_EXIT_CODE, OTHER_EXIT_CODE = 4, 5
 
 

@@ -31,7 +31,7 @@ from heliograph.storage.engine.local_files import LocalFiles
 
 REPORT_MS = 1000  # interval between progress messages on a terminal
 STOP_POLL_S = 0.2
-LIVE_PASSES = 2  # the second, short pass copies what changed during the first, long one
+LIVE_PASSES = 2  # passes while the service runs: the second one copies what changed during the first one
 
 
 class Progress:

@@ -19,8 +19,8 @@ from heliograph.webhooks.policy.webhook_url import parse_target
 
 POLL_S = 1.0
 RETRY_MAX_S = 30.0  # maximum delay between retries while the service is unreachable
-FORWARD_TIMEOUT_S = 15.0  # as for webhooks
-PAGE = 100
+FORWARD_TIMEOUT_S = 15.0  # the same as the timeout of a webhook delivery
+PAGE = 100  # events per request
 
 wait = threading.Event().wait  # waits for a number of seconds
 

@@ -15,7 +15,7 @@ from heliograph.domain.text import quoted
 from heliograph.web.bodies import to_request
 
 _ENTRY = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|[^",])++')  # a comma inside a quoted name does not separate
-_FILE_FIELDS = ("content", "Content", "data")  # fields with a file's content; a file may be empty
+_FILE_FIELDS = ("content", "Content", "data")  # fields with a file's content, which is allowed to be empty
 
 # position in a batch, omitted because each mail has its own response
 _BATCH_POSITION = re.compile(r"messages\[[0-9]+\]\.?")
@@ -66,7 +66,7 @@ def with_client_field_names(refusal: Refusal, names: Mapping[str, str]) -> str:
     path = _BATCH_POSITION.sub("", refusal.param or "")
     starts_with_path = path and re.match(rf"{re.escape(path)}(?!\w)", refusal.message)
     lead, rest = (path, refusal.message[len(path) :]) if starts_with_path else ("", refusal.message)
-    if not lead.startswith(tuple(names.values())):  # otherwise the client's own name
+    if not lead.startswith(tuple(names.values())):  # `lead` may already be the client's field name
         lead = _NAME_IN_PATH.sub(translate, lead)
     return lead + _NAME_IN_TEXT.sub(translate, rest)
 

@@ -32,7 +32,8 @@ from heliograph.web.route import Route, send_response
 from heliograph.web.status import status_of
 
 PREFIX = "/hooks/supabase"
-RETRY_STATUSES = (429, 500, 503)  # Supabase repeats a request that gets one of these
+RETRY_STATUSES = (429, 500, 503)  # statuses of responses after which Supabase repeats the request
+# Refusals of requests that Supabase's hook never sends
 NOT_SENT_BY_HOOK = (InvalidApiKey, MissingApiKey, NotFound, MethodNotAllowed, PayloadTooLarge)
 
 

@@ -43,7 +43,7 @@ MAIL_BY_PURPOSE = {"invite": _invitation_mail, "reset": _reset_mail}
 
 
 def link_terms(request: PageRequest) -> LinkTerms:
-    """Return whether the user creates links as an operator, and whether links are mailed."""
+    """Return the terms of new links: whether an operator creates them, and whether they are mailed."""
     return LinkTerms(
         by_operator=request.has_role("operator"), by_mail=not platform_mail.has_only_simulators(request.setup, "email")
     )
@@ -55,7 +55,7 @@ class ShownLink(NamedTuple):
     url: str
     purpose: str
     person: Person
-    failure: str = ""  # why the mail failed; empty if mail is simulated
+    failure: str = ""  # why the link could not be mailed; empty if this instance only simulates mail
 
 
 async def mail_or_show(

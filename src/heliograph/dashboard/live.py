@@ -21,9 +21,9 @@ USER_STREAMS_MAX = 10  # maximum number of streams per user in a process; hidden
 STREAM_LIFETIME_S = 600.0  # maximum lifetime of a stream; the page then opens the next one
 ACCESS_CHECK_INTERVAL_S = 5.0  # interval of checks whether the user may still read the page
 POLL_INTERVAL_S = 2.0  # default interval of checks for changes
-NOTIFY_INTERVAL_MAX_S = 5.0  # maximum interval between notifications under constant change
-NOTIFY_SPACING_S = 0.25  # minimum interval between the notifications of all streams, which each cause a reload
-FINAL_DELAY_S = 1.5  # delay of the last notification: webhook events follow the final state shortly after
+NOTIFY_INTERVAL_MAX_S = 5.0  # maximum interval between the notifications of a page that changes constantly
+NOTIFY_SPACING_S = 0.25  # minimum interval between two notifications of any streams, because each causes a page reload
+FINAL_DELAY_S = 1.5  # delay of the last notification, because webhook events follow the final state
 SHUTDOWN_CHECK_S = 1.0  # maximum time until a stream notices the shutdown
 
 STREAM_START = b"retry: 5000\n\n"
@@ -39,7 +39,7 @@ Key = tuple[str, ...]
 class PageVersion(msgspec.Struct, frozen=True):
     """Version tokens of the parts of a page. A part's token changes with its content."""
 
-    tokens: dict[str, str]
+    tokens: dict[str, str]  # name of a part → version token
     is_final: bool = False  # the content will not change any more
 
 
@@ -48,7 +48,7 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
 
     key: Key
     read_version: Callable[[], Awaitable[PageVersion | None]]  # returns None if the page's subject was deleted
-    parts: tuple[str, ...]  # keys of the tokens on which the page depends
+    parts: tuple[str, ...]  # names of the parts that the page shows: keys of `PageVersion.tokens`
     interval_s: float = POLL_INTERVAL_S
 
     def version(self, page_version: PageVersion) -> str:

@@ -131,7 +131,8 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
         if self.portal:
             return portal_path(f"{dashboard_links.TEAMS}/{self.portal.team}")
         assert self.team_or_none is not None, "this page has no team"
-        return f"{dashboard_links.TEAMS}/{self.team_or_none.record.id}"  # not self.team: fifty rows ask for this path
+        # `self.team` would be slower, and a list of fifty rows builds this path fifty times.
+        return f"{dashboard_links.TEAMS}/{self.team_or_none.record.id}"
 
     def can_open(self, path: str) -> bool:
         """Return whether this page of the team may be opened. A portal permits only some pages."""
@@ -249,12 +250,12 @@ PageResponse = Page | Redirect | Download | Stream
 View = Callable[[PageRequest], Awaitable[PageResponse]]
 
 
-# (newest setup, its ids); cached, because every operator page shows their number
+# (newest setup, ids of its pending requests); cached, because every operator page shows the number of requests
 _pending_ids_cache: list[tuple[Setup, list[str]]] = []
 
 
 def pending_approval_ids(setup: Setup) -> list[str]:
-    """Return a key for each request that waits for an operator's approval."""
+    """Return an id for each request that waits for an operator's approval; it changes with the request."""
     if not _pending_ids_cache or _pending_ids_cache[0][0] is not setup:
         ids = [f"{item.kind} {item.id} {item.text}" for item in pending_senders(setup)]
         ids += [f"template {item.template.id} {item.revision}" for item in list_pending(setup)]

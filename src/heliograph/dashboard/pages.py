@@ -70,7 +70,7 @@ class PageRoute(msgspec.Struct, frozen=True):
     path: str
     view: View
     required_role: RequiredRole
-    # whether a suspended team may submit the form: forms that remove something, but not those that prepare a send
+    # whether a suspended team may submit the form: True for forms that remove or restrict something
     allowed_when_suspended: bool = False
     form_max: int = BODY_MAX  # maximum bytes of the form
     accepts_files: bool = False  # whether the form may contain files

@@ -38,8 +38,8 @@ class BlockedBy(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     name: str  # display name of the carrier
-    since: int
-    waiting_count: int  # number of the team's messages that wait for it, including this one
+    since: int  # time in ms since when the carrier is unreachable
+    waiting_count: int  # number of the team's messages that wait for the carrier, including this message
 
 
 class RecipientPageView(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ POOL_SIZE = 1024
 STEP_BITS = 40  # ids of the same millisecond differ only in the lowest 40 of their 80 random bits
 
 CLOCK_ERROR_MAX_MS = 5 * SECOND_MS  # a wall clock that differs from the shared clock by more than this is wrong
-ADJUST_MIN_MS = SECOND_MS  # smaller differences may come from the delay between two readings
+ADJUST_MIN_MS = SECOND_MS  # smaller differences are ignored: the two clocks are not read at the same moment
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -32,7 +32,7 @@ class Clock:
         # The last id: its time, its text without the last 40 bits, and its last 40 bits.
         self._last_ms, self._last_prefix, self._last_suffix = 0, "", 0
         self._offset = self.wall_ms() - self.monotonic_ms()
-        self._was_right = False  # True once the wall clock has agreed with the shared clock
+        self._was_right = False  # True once the wall clock has agreed with the clock that all processes share
         self._clock_error = 0
         self.offsets: Mapping[int, int] = {}  # team → ms by which its test clock is ahead (ADR 0041)
         self.wall_ahead_ms = 0  # ms by which the wall clock was ahead of the shared clock at the last comparison

@@ -16,9 +16,9 @@ from heliograph.domain.operations.erasure import hide_addresses
 
 LogFormat = Literal["text", "json"]
 
-FOLD_INTERVAL_S = 10.0
-KINDS_MAX = 1000  # maximum number of different errors remembered; then all are forgotten
-FOLDED_BY = ("event", "error", "work", "loop")  # errors are equal if these values are
+FOLD_INTERVAL_S = 10.0  # at most one of several equal errors is logged in this time
+KINDS_MAX = 1000  # maximum number of different errors remembered; above it, all are forgotten
+FOLDED_BY = ("event", "error", "work", "loop")  # two errors are equal if these fields have equal values
 
 
 class FoldErrors:

@@ -23,12 +23,12 @@ log = structlog.get_logger()
 # command of a child process; -P prevents imports from the current folder
 COMMAND = (sys.executable, "-P", "-m", "heliograph.cli.main")
 
-RESTART_DELAY_S = 0.5  # delay before a dead process is restarted; doubles with each early death
+RESTART_DELAY_S = 0.5  # delay before a dead process is restarted; doubled if it died soon after its start
 RESTART_DELAY_MAX_S = 30.0
-STABLE_S = 60.0  # a death within this time after the start is early
-# A code is negative if the process was stopped before it had installed its signal handlers
+STABLE_S = 60.0  # a process that dies sooner after its start has died early: the next restart is delayed longer
+# An exit code is negative if the process was stopped before it had installed its signal handlers
 CLEAN_EXIT_CODES = (0, -signal.SIGTERM, -signal.SIGINT)
-DEATHS_MAX = 3  # the service stops if every process has died this often in a row before it was ready
+DEATHS_MAX = 3  # the service stops if every process has died this many times in a row without becoming ready
 
 
 class ChildStart(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,8 +71,8 @@ class Child:
 class ProcessGroup:
     """Processes that share sockets. When all are ready, the group calls `greet` with the ready line of the first one.
 
-    `environment`: variables that the processes have besides ours. `gives_up`: stop if no process becomes ready, instead
-    of starting processes again and again.
+    `environment`: variables that the processes have in addition to ours. `gives_up`: stop if no process becomes ready,
+    instead of restarting processes forever.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class ProcessGroup:
         self._greet = greet
         self._command = command
         self._children: dict[int, Child] = {}
-        self._running: set[Child] = set()  # also new replacements, and the processes that they replace
+        self._running: set[Child] = set()  # all live processes, including replacements that are not ready yet
         self._ready_lines: dict[int, str] = {}  # process number → its first ready line
         self._failures = dict.fromkeys(self._numbers, 0)  # number of deaths in a row before the process was ready
         self._stopping = asyncio.Event()
@@ -103,7 +103,7 @@ class ProcessGroup:
         self._exit_code = 0
 
     async def run(self) -> int:
-        """Run until stopped, or until no process becomes ready; return the exit code."""
+        """Run until `stop` is called, or until no process can be started; return the exit code."""
         async with self._tasks:
             self._tasks.create_task(self._keep_running(1))
         self._log.info("all processes stopped")

@@ -15,7 +15,7 @@ from heliograph.domain.network.trace_context import parse_traceparent
 
 EXPORTER_VARIABLES = ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 OTLP_EXPORTER = "otlp_proto_http"  # entry point for the name `otlp`, the only exporter that the extra installs
-STOP_TIMEOUT_S = 5.0
+STOP_TIMEOUT_S = 5.0  # maximum time for exporting the remaining spans at shutdown
 
 SpanKindName = Literal["SERVER", "PRODUCER", "CLIENT"]
 

@@ -10,7 +10,7 @@ from heliograph.storage.engine.database import Database, Tx
 
 PAGE_SIZE = 50
 VERSIONS_MAX = 100  # maximum stored versions per template or layout; older ones are deleted
-ABOVE_ALL_VERSIONS = 1 << 62  # greater than any version number
+ABOVE_ALL_VERSIONS = 1 << 62  # greater than any version number: all versions are below it
 
 
 class _VersionFields(msgspec.Struct):

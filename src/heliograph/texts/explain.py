@@ -52,7 +52,7 @@ class Explanation(NamedTuple):
 
     @property
     def side_label(self) -> str:
-        """Return the side of the cause as text; empty if there is no cause."""
+        """Return the responsible side (recipient, carrier, …) as text; empty if there is no cause."""
         return SIDE_LABELS[CAUSES[self.cause].side] if self.cause else ""
 
 
@@ -610,7 +610,7 @@ GENERAL_ENHANCED_CODES: dict[str, str] = {
     "7": "policy",
 }
 
-# Reasons of `inbound/policy/bounce_classifier.py` with another name here, where `expired` is an internal cause.
+# Bounce reasons whose cause has another name, because the cause `expired` means that we did not send in time.
 _CAUSE_BY_REASON = {"expired": "given_up"}
 # Causes of a relay's replies about itself or about us; from a mail exchanger they concern the recipient's server.
 RELAY_CAUSES: dict[str, str] = {
@@ -629,7 +629,7 @@ RELAY_CAUSES: dict[str, str] = {
 _RELAY_KIND = "smtp"  # value of `carrier` in the detail of an outcome if the carrier is an SMTP relay
 _AUTH_REPLY_CODES = ("454", "530", "534", "535", "538")  # RFC 4954: replies of a relay that requires authentication
 
-# Title and style of each state; `deferred` and `expired` are results of an attempt.
+# Style and title of each state, and of `deferred` and `expired`, which are results of an attempt.
 STATUS_TITLES: dict[str, tuple[BoxStyle, str]] = {
     "queued": ("wait", "Waiting to be sent"),
     "sending": ("wait", "Being sent"),
@@ -655,15 +655,15 @@ STATUS_TEXTS: dict[tuple[Channel | None, str], str] = {
     ("whatsapp", "delivered"): "Delivered to the phone. Not read yet, or read receipts are off.",
     ("whatsapp", "read"): "The recipient read the message.",
 }
-FAILURE_STATUSES = ("bounced", "failed", "complained")  # states that have a cause
+FAILURE_STATUSES = ("bounced", "failed", "complained")  # states that are explained by a cause
 PAUSED_TEXT = "Delivery is paused on this instance. Messages are sent when an operator resumes it."
 SIMULATED_TEXT = "Simulated. Nothing was actually sent."
-_OPERATOR_REASONS = ("retried", "dropped")  # reasons stored with the recipient, without an event
+_OPERATOR_REASONS = ("retried", "dropped")  # operator actions on a dead letter, stored with the recipient
 NO_ACTION_NEEDED = "No action is needed. We retry automatically."
 
 
 def cause_of(channel: Channel, detail: Mapping[str, Any]) -> str:
-    """Return the name of the cause that explains the detail of an outcome or report."""
+    """Return the cause (a key of CAUSES) of a failure. `detail`: the detail of its outcome or report."""
     reason, code = str(detail.get("reason") or ""), str(detail.get("code") or "")
     if reason in CAUSES:
         return reason

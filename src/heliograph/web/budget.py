@@ -1,4 +1,4 @@
-"""Memory budget for the large bodies of all requests. Large reads have a second budget of the same class.
+"""Memory budget for the large bodies of all requests. Responses that read much data have a second budget.
 
 Memory is reserved as bytes arrive, because Content-Length may announce more than is sent. A team can use a limited
 share, part of the budget is reserved for small bodies, and the oldest reservation may always grow, so that at least one
@@ -16,7 +16,7 @@ from heliograph.domain.refusals import ServiceUnavailable
 TOTAL_BYTES = 96 * MIB  # a body may be in memory three times at once: as read, decoded, and encoded for storage
 SMALL_BODY_MAX = MIB  # maximum size of a small body
 SMALL_BODY_RESERVE = 8 * MIB  # part of the budget reserved for small bodies
-WAIT_S = 30.0
+WAIT_S = 30.0  # a request that has waited this long is refused
 WAITING_MAX = 64  # maximum waiting requests per team, because they keep the bytes received so far in memory
 
 

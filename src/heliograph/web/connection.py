@@ -27,7 +27,7 @@ from heliograph.web.request import ClientDisconnected, Headers, Request, Respons
 log = structlog.get_logger()
 
 HEADERS_S = 10.0  # deadline for complete headers, counted from connecting or from the first byte of a request
-BODY_S = 5.0  # time by which a body may lag behind MIN_BODY_RATE before the connection is closed
+BODY_S = 5.0  # seconds that a body may be behind MIN_BODY_RATE; then the connection is closed
 KEEP_ALIVE_S = 75.0  # idle connections are closed after this; most clients close theirs earlier
 CLIENT_STALL_S = 60.0  # a client that reads none of its response for this long is disconnected
 MIN_BODY_RATE = 32 * KIB  # minimum rate of a request body, in bytes per second
@@ -39,7 +39,7 @@ NOT_HTTP_MESSAGE = "Invalid HTTP request received."
 VERSIONS = ("1.1", "1.0")
 _HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]+")  # host with optional port (RFC 3986, 3.2.2)
 HEADERS_TOO_LARGE_MESSAGE = "The headers are too large."
-SWEEP_S = 1.0
+SWEEP_S = 1.0  # interval of the check for slow and idle connections
 
 STATUS_LINE = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 # Receive buffer shared by all connections; the parser copies what it keeps. asyncio would allocate 256 KiB per read.
@@ -186,7 +186,7 @@ class Connection(asyncio.BufferedProtocol):
             keep_alive=version != "1.0" and parser.should_keep_alive() and not parser.should_upgrade(),
             need_more=self._resume_body,
         )
-        # HTTP/1.1 requires exactly one Host header (RFC 9112, 3.2): of two, a proxy and we may not use the same.
+        # HTTP/1.1 requires exactly one Host header (RFC 9112, 3.2): with two, a proxy might use one and we the other.
         has_two_hosts = len(request.headers) < len(headers) and len(request.values(b"host")) > 1
         if version == "1.1" and (has_two_hosts or not _HOST.fullmatch(request.headers.get(b"host", b""))):
             self._reading = None

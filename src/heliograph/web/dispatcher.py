@@ -12,7 +12,7 @@ from heliograph.web.request import Request, Response, accept_quality
 
 FORWARDED_FOR = b"x-forwarded-for"
 
-# Path prefixes of requests without an API key, besides the dashboard's. Only their host name tells the cell.
+# Path prefixes, besides the dashboard's, of requests without an API key: only the host name identifies their cell.
 KEYLESS_PREFIXES = ("/carriers/", "/unsubscribe/", "/bin/", "/hooks/", "/compat/resend/files/")
 
 RequestHandler = Callable[[Request], Awaitable[Response]]

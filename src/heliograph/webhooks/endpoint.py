@@ -32,16 +32,17 @@ from heliograph.webhooks.policy.webhook import basic_auth_header
 from heliograph.webhooks.store import DeliveryAttempt, DueDelivery, EndpointLeaseLost, Lease
 
 WINDOW = 10  # maximum attempts in flight per endpoint (contract 10)
-# Maximum attempts in flight or not recorded yet, all of which may be repeated after a crash
+# Maximum attempts of an endpoint that are in flight or not recorded yet; a crash may repeat all of them
 UNRECORDED_MAX = 5 * WINDOW
-IN_FLIGHT_SOFT_MAX = 400  # attempts in flight in this process above which each endpoint may have only one
+# Number of attempts in flight in this process from which on each endpoint may have only one attempt in flight
+IN_FLIGHT_SOFT_MAX = 400
 READ_MAX = 200  # maximum deliveries per query
 READ_CALLBACKS_MAX = 5 * READ_MAX  # more than READ_MAX, because many may wait for a host that does not respond
 QUEUE_MAX_AGE_MS = SECOND_MS  # deliveries queued for longer are read again, because their events may have been erased
 RECORD_DELAY_S = 0.005  # maximum wait after a finished attempt, so that several are recorded together
 IDLE_S = 30.0  # after this time without deliveries, the endpoint is released
 STORE_RETRY_S = 0.5  # pause after the store was unavailable
-# Longer than any attempt: the last one starts at least this long before the end of the lease
+# Longer than any attempt takes: no attempt starts later than this before the end of the lease
 ATTEMPT_MAX_MS = 20 * SECOND_MS
 
 
@@ -83,7 +84,7 @@ class Endpoint:
         # Whether this is the queue for the callback URLs of messages
         self._is_callback_queue = lease.webhook.endswith(CALLBACK_SUFFIX)
         self._wake = asyncio.Event()
-        self._stale = True  # True if the store may have more due deliveries than `_queued`
+        self._stale = True  # True if the store may have due deliveries that are not in `_queued`
         self._queued: list[DueDelivery] = []
         self._read_at = 0
         self._send_tasks: set[asyncio.Task[None]] = set()

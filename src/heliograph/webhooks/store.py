@@ -28,7 +28,7 @@ from heliograph.webhooks.policy.retry import NoResponseReason
 REPLAY_MAX = 100_000  # maximum events per replay
 BATCH_SIZE = 500  # rows per transaction
 
-AFTER_ANY_ID = "~"  # sorts after every id; the first page starts here
+AFTER_ANY_ID = "~"  # cursor of the first page: sorts after every id
 
 
 class NoSuchEvents(Exception):
@@ -81,7 +81,7 @@ class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
     answer: str
     state: str  # delivered, waiting, exhausted
     due_at: int  # time of the next attempt if `state` is waiting
-    # Sent to the callback URL of a message: the result does not count for whether the webhook is failing
+    # Whether it was sent to the callback URL of a message; such results do not affect whether the webhook is failing
     is_callback: bool = False
 
 

@@ -17,7 +17,7 @@ from heliograph.webhooks.store import Lease
 
 CLAIM_MAX = 50  # maximum endpoints leased per poll, so that several processes share a burst
 POLL_PAUSE_S = 0.01  # pause after a poll that found deliveries, so that a burst of wakeups causes one poll
-STOP_TIMEOUT_S = 20.0  # longer than any attempt, which takes at most 15 s
+STOP_TIMEOUT_S = 20.0  # maximum wait for attempts at shutdown; an attempt takes at most 15 s
 
 log = structlog.get_logger()
 

@@ -118,7 +118,7 @@ class Mx(Carrier):
                     # Only the host is unreachable, not this carrier
                     outcomes.append(replace(outcome, unreachable=False))
                     if self._limiter and (outcome.detail.get("reason") or is_rate_refusal(outcome.detail)):
-                        break  # the limits of the other hosts are the same
+                        break  # the same limits apply to the other hosts
                 else:
                     outcomes.append(target)
                 if len(outcomes) == ADDRESSES_PER_ATTEMPT_MAX or asyncio.get_running_loop().time() > deadline:

@@ -27,8 +27,8 @@ T = TypeVar("T")
 
 CACHED_MAILS_MAX = 200  # maximum cached mails, reused for their other recipients; large attachments stay on disk
 CACHED_BYTES_MAX = 32 * MIB  # maximum bytes of the contents of all cached mails
-INLINE_CONTENT_MAX = 32 * KIB  # bytes of content that are built on the event loop, in one or two milliseconds
-# Characters of headers that are built on the event loop; a character takes as long as 30 characters of the body
+INLINE_CONTENT_MAX = 32 * KIB  # bytes of content up to which a mail is built on the event loop, in 1 to 2 ms
+# Characters of headers up to which a mail is built on the event loop; each takes as long as 30 characters of a body
 INLINE_HEADERS_MAX = 2 * KIB
 UNSUBSCRIBE_HEADERS = {"list-unsubscribe", "list-unsubscribe-post"}
 SIGNING_THREADS = 2  # number of signing threads; more would only compete for the GIL
@@ -58,7 +58,7 @@ class UnsignedMail(msgspec.Struct, frozen=True):
     """A built mail that is not signed yet."""
 
     mail: mime.MimeMessage
-    drafts: Sequence[Draft]
+    drafts: Sequence[Draft]  # one DKIM signature to be computed per key
     domain: str
 
     def sign(self) -> SignedMail:
@@ -188,7 +188,7 @@ class MailPreparer:
                         result.set_exception(signed)
                     else:
                         result.set_result(signed)
-        finally:  # before this task ends, so that the next call of `_queue_work` does not rely on it
+        finally:  # from now on, `_queue_work` must start a new task instead of relying on this one
             self._threads.discard(asyncio.current_task())
 
     def _next_batch(self) -> list[QueuedWork]:

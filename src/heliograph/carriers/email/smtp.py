@@ -326,7 +326,7 @@ class SmtpSession:
         except (ProtocolError, TimeoutError):
             self.abort()
         else:
-            # The server awaits a mail: only closing the connection prevents it from accepting an empty one.
+            # The server waits for a mail: only closing the connection prevents the server from accepting an empty mail.
             if any(reply.code == 354 for reply in replies):
                 self.abort()
         self.verb = verb
@@ -399,9 +399,10 @@ class SmtpSession:
                 description = f"{host}: {error}"
             case _:
                 raise error
-        if self.verb != "final":  # only at `body` can the mail be the cause; earlier, the server is unreachable
+        if self.verb != "final":
             trouble: ConnectionFailure = "encryption" if isinstance(error, TlsError) else "unreachable"
             detail = self._detail(f"{description} (at {self.verb})", trouble=trouble)
+            # During the body the mail may be the cause; a failure before the body means that the server is unreachable.
             return Deferred(detail=detail, unreachable=self.verb != "body")
         text = f"{description} (after the complete mail was sent: it may have arrived)"
         return Deferred(detail={**self._detail(text, trouble="server_silent"), "uncertain": True})

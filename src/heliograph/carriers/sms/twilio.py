@@ -62,7 +62,7 @@ STATE_BY_STATUS = {
     "canceled": "failed",
 }
 
-# Twilio's error codes → verdict on a send request, and explanation with the fix. In a callback every code is final.
+# Twilio's error codes → verdict on a send request, and explanation with the fix. In a callback every code is permanent.
 VERDICT_BY_CODE: dict[int, tuple[Verdict, str]] = {
     10001: ("unreachable", "the Twilio account is not active: see its console"),
     14107: ("deferred", "Twilio's limit of messages a second is reached"),

@@ -67,7 +67,7 @@ REASON_PATHS = (
     *("$.rejection_info.reason", "$.other_info.description", "$.rejection_info.recommendation"),
 )
 
-# Meta's error codes → verdict on a send request, and explanation with the fix. In a webhook every code is final.
+# Meta's error codes → verdict on a send request, and explanation with the fix. In a webhook every code is permanent.
 VERDICT_BY_CODE: dict[int, tuple[Verdict, str]] = {
     0: ("unreachable", "Meta does not accept the access token: create a new one"),
     1: ("deferred", "Meta does not know what went wrong: see the platform's status page"),

@@ -48,7 +48,7 @@ class SiteCheck(msgspec.Struct, frozen=True):
     command: Command | Literal["both"]
     question: str
     run: Callable[[Site], Iterable[Finding] | Coroutine[Any, Any, Iterable[Finding]]]
-    fix: str | None = None  # for findings that have no fix of their own
+    fix: str | None = None  # fix that is shown for findings without their own fix
 
     def findings(self, site: Site) -> Iterable[Finding]:
         results = self.run(site)

@@ -19,9 +19,9 @@ from heliograph.runtime.clock import Clock
 from heliograph.server import HTTP, CannotListen, bind, listen
 from heliograph.settings import Settings
 
-REQUEST_TIMEOUT_S = 2
+REQUEST_TIMEOUT_S = 2  # timeout of a request to the running service
 DISK_LOW = 1 << 30  # bytes free below which a warning is given
-DISK_EMPTY = 100 << 20
+DISK_EMPTY = 100 << 20  # bytes free below which the check fails
 OLDEST_YEAR = 2024  # a clock before this year has never been set
 SYNC_COUNT = 50  # syncs per measurement
 # Syncs per second below which a warning is given; each batch of accepted messages waits for one sync

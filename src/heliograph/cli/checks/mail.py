@@ -22,11 +22,11 @@ from heliograph.runtime.resolver import DnsTimeout, NameNotFound
 from heliograph.settings import BadSetting, Settings
 from heliograph.storage.carrier_stats import RecentCarrierCounts
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 5.0  # timeout of a DNS query, and of a connection to a mail server
 BLOCKLISTS = ("zen.spamhaus.org", "bl.spamcop.net")
-LISTED_PREFIX = "127."  # other answers are not from the blocklist (RFC 5782, 2.1): the name server changed them
+LISTED_PREFIX = "127."  # answers without this prefix were made up by the name server (RFC 5782, 2.1)
 QUERY_REFUSED_PREFIX = "127.255.255."  # answer of a blocklist that refuses queries from our name server
-EXCHANGERS_MAX = 2  # after this many unreachable mail servers, port 25 counts as blocked
+EXCHANGERS_MAX = 2  # mail servers that are tried; if none of them responds, port 25 counts as blocked
 
 
 # -- configuration -----------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from heliograph.storage.engine.postgres import Hosts, connect
 from heliograph.storage.engine.s3 import ObjectStore
 
 GROUP_AND_OTHERS = 0o077  # mode bits that give the group or others access
-POSTGRES_MIN = 130000
+POSTGRES_MIN = 130000  # oldest supported version, as in server_version_num
 # all checked PostgreSQL settings in one query
 POSTGRES_QUERY = """SELECT current_setting('server_version_num')::int AS version, current_setting('fsync') AS fsync,
     current_setting('full_page_writes') AS full_page_writes, current_setting('server_encoding') AS encoding,

@@ -19,7 +19,7 @@ from heliograph.web.request import Response
 from heliograph.webhooks.policy.formats.postal import TAG, message_id
 
 PENDING = "Pending"
-# our state → Postal's status; that of all other states is Sent
+# our state → Postal's status; all states that are missing here have the status Sent
 STATUS_BY_STATE = {"queued": PENDING, "sending": PENDING, "bounced": "Bounced", "failed": "HardFail"}
 ATTEMPT_STATUS_BY_STATE = {"delivered": "Sent", "bounced": "Bounced", "failed": "HardFail"}
 # All parts of a message that clients can request; parts that are not stored are empty.

@@ -23,7 +23,7 @@ PREFIX = "/compat/postmark"
 STREAM = "outbound"  # the only message stream
 UNKNOWN_STREAM_CODE = 1226
 COUNT_MAX = 500
-SEARCHED_MAX = 5_000  # maximum records searched for a page
+SEARCHED_MAX = 5_000  # maximum records that are read to fill a page
 DEFAULT_ERROR_CODE = 300  # for errors of a mail that are not in CODE_BY_REFUSAL
 CODE_BY_REFUSAL: dict[type[Refusal], int] = {
     r.MissingApiKey: 10,
@@ -69,7 +69,7 @@ CLIENT_FIELD_NAMES = {  # our field name → Postmark's
     "variables": "TemplateModel",
 }
 STATUS_BY_CODE = {10: 401, 100: 503, 429: 429}  # Postmark's code → HTTP status; all other codes have 422
-UNCHANGED_STATUSES = (404, 405, 413, 500)  # our HTTP statuses that errors with DEFAULT_ERROR_CODE keep
+UNCHANGED_STATUSES = (404, 405, 413, 500)  # HTTP statuses that are not replaced in errors with DEFAULT_ERROR_CODE
 # path prefix of an unsupported call → reason
 UNSUPPORTED = {
     "/email/bulk": "Bulk mail is not supported. Send up to 500 transactional mails with /email/batch.",
@@ -174,7 +174,7 @@ def _parse_number(query: Mapping[str, str], name: str, default: int) -> int:
 
 
 def time_range(query: Mapping[str, str]) -> tuple[int, int]:
-    """Return the exclusive time limits for `fromdate` and `todate`: inclusive days or times, in UTC by default."""
+    """Return `fromdate` and `todate`, which are inclusive days or times (by default in UTC), as exclusive limits."""
     after, before = -1, LATEST_TIME
     if text := query.get("fromdate"):
         after = _parse_time(text, "fromdate") - 1

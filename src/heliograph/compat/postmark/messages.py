@@ -30,7 +30,7 @@ from heliograph.web.route import json_response, large_json_response
 from heliograph.webhooks.policy.formats.postmark import TAG, bounce_number
 
 QUEUED = "queued"
-STATUS_BY_STATE = {QUEUED: "Queued", "sending": "Processed"}  # Postmark's status; that of all other states is Sent
+STATUS_BY_STATE = {QUEUED: "Queued", "sending": "Processed"}  # states that are missing here: Sent
 EVENT_TYPE_BY_STATUS = {"delivered": "Delivered", "bounced": "Bounced", "complained": "Bounced", "failed": "Bounced"}
 METADATA_PREFIX = "metadata_"
 

@@ -19,9 +19,9 @@ from heliograph.web.request import Response
 from heliograph.web.route import json_response, large_json_response
 from heliograph.webhooks.policy.formats.postmark import SUPPRESSION_REASON_BY_REASON, origin_of
 
-CHANGE_MAX = 50
-PAGE = 1_000
-DUMP_MAX = 50_000
+CHANGE_MAX = 50  # maximum addresses per request
+PAGE = 1_000  # suppressions per database query
+DUMP_MAX = 50_000  # maximum suppressions in a response
 ITEM_OCTETS = 200  # approximate bytes per item in a response
 
 

@@ -50,7 +50,7 @@ EXCERPT_CHARS = 400  # maximum characters shown of a template's text
 PAGE_SIZE = 50  # decisions per page
 LAYOUT_EXCERPT_CHARS = 4000  # maximum characters shown of a layout, which is on no other page
 ULID_PATTERN = re.compile("[0-9A-HJKMNP-TV-Z]{26}")
-LOOKUPS_MAX = 100  # maximum number of requesters whose addresses are shown, and of teams whose statistics are
+LOOKUPS_MAX = 100  # maximum number of requesters with an address, and of teams with statistics, on the page
 RATES_WINDOW_MS = 30 * DAY_MS
 DECIDED_PATH = f"{APPROVALS_PATH}?tab=decided"
 CHANGED_MEANWHILE = "This request was changed or decided in the meantime."

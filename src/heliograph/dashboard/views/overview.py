@@ -208,7 +208,7 @@ class Tile(msgspec.Struct, frozen=True, kw_only=True):
     value: str
     link: str
     change: str = ""  # compared with the preceding period
-    is_better: bool | None = None  # whether the change is good; None if neither
+    is_better: bool | None = None  # whether the change is good; None if it is neither good nor bad
     state: str = ""  # state of the badge
     rating_text: str = ""
 

@@ -135,7 +135,7 @@ def _parse_filters(filters: dict[str, str], now: int) -> RequestFilter:
 def _options_by_group(
     names: Iterable[str], group_of: Callable[[str], str], selected: str
 ) -> list[tuple[str, list[str]]]:
-    """Return the options of a filter by group: names that occur in the request log, and the selected name."""
+    """Return (group, names) pairs for a filter: all names in the request log, and the selected name."""
     groups: dict[str, list[str]] = {}
     for name in sorted({*names, selected} - {""}):
         groups.setdefault(group_of(name), []).append(name)

@@ -17,9 +17,9 @@ from heliograph.templates.policy.trial import Trial, try_draft
 from heliograph.templates.policy.values import required_names
 from heliograph.web.read_budget import run_large
 
-SENDS_MAX = 50
+SENDS_MAX = 50  # maximum recent messages that are rendered
 OCTETS_MAX = 4 * MIB  # maximum octets of the messages' contents
-TIME_MAX_S = 4.0
+TIME_MAX_S = 4.0  # no further message is rendered after this time
 ORDER = ("fails", "grows", "changes", "same")
 
 

@@ -30,7 +30,7 @@ from heliograph.webhooks.service import WebhookChange, WebhookRequest, Webhooks
 from heliograph.webhooks.store import REPLAY_MAX, ReplaySelection, StoredDelivery
 
 PAGE_SIZE = 25
-# ends of the names of headers whose values are hidden
+# suffixes of header names; the values of these headers are hidden
 HIDDEN_HEADER_SUFFIXES = ("signature", "signature-256", "signature-kid", "authorization")
 FIELDS = ("url", "events", "description", "format")
 GROUP_NAMES = {

@@ -281,7 +281,7 @@ class _SizeSum:
             if scheme_saving is None and isinstance(piece, str) and piece.strip(SKIPPED_CHARACTERS):
                 return 0
             if scheme_saving is None and isinstance(piece, Slot):
-                if state == FALSE or not piece_octets:  # the value is empty, so the next slot starts the address
+                if state == FALSE or not piece_octets:  # the value is empty, so the next value starts the address
                     continue
                 if piece.format and state != FALLBACK:
                     return 0

@@ -101,7 +101,7 @@ def find_template(team: Team, template_id: str, channel: Channel, restricted_key
 
 
 def placeholder_names(template: Template) -> list[str]:
-    """Return the variables used in the template, in order; for WhatsApp, with the brand name at its position."""
+    """Return the variables used in the template, in order; for WhatsApp also the brand name, which is a parameter."""
     fields = item_fields_of(template)
     parsed = [compile_source(source, part == "html", fields) for part, source in sources_by_part(template).items()]
     names = [use.name for part_compiled in parsed for use in part_compiled.uses if use.list is None]

@@ -1,4 +1,4 @@
-"""Compiles a template's source into literals, slots and blocks, so that values are never parsed (contract 18).
+"""Compiles a template's source to literals, slots (places of values) and blocks: values are never parsed (contract 18).
 
 In HTML the escaping of a slot depends on its context. In text and quoted attributes the value is escaped. In an address
 (`href`, `src`, …) the value is encoded, and the scheme must be http(s), mailto or tel. Every other context is
@@ -85,14 +85,15 @@ class FaultList:
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """A value placeholder with the context that determines its escaping."""
+    """Placeholder of one value, with the context that determines how the value is escaped."""
 
     scope: Scope
     name: str
     context: EscapeContext
     format: ValueFormat | None = None
     begins_path: bool = False  # after the host of a link: a slash is inserted, so that the value cannot extend it
-    offset: int = 0  # in the source; 0 in a compiled source, so that equal slots share their rendered text
+    # Offset in the source; 0 in a compiled source, so that equal placeholders share their rendered text
+    offset: int = 0
 
 
 class UrlAttribute(msgspec.Struct, frozen=True):
@@ -128,9 +129,9 @@ class VariableUse(msgspec.Struct, frozen=True):
 
 
 class CompiledSource(msgspec.Struct, frozen=True):
-    source: str  # with all short forms expanded; offsets refer to it
+    source: str  # the source with all short forms expanded; all offsets are offsets in this text
     pieces: Pieces
-    uses: dict[VariableUse, int]  # use → offset of its first occurrence, in order
+    uses: dict[VariableUse, int]  # variable use → offset of its first occurrence, in order
     faults: tuple[Fault, ...]
     invalid_placeholders: tuple[tuple[int, str], ...]  # (offset, text) of each `{{` that is not a valid placeholder
     blocks: frozenset[str]  # keywords of the blocks used

@@ -24,10 +24,10 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
     result: TrialResult
     error: str = ""  # why a send with the draft would be refused
-    part: str = ""  # first part that differs
-    before: str = ""  # the first different line of this part, with the template in use
-    after: str = ""  # the first different line of this part, with the draft
-    segments: tuple[int, int] = (1, 1)  # segments of an SMS, with the template in use and with the draft
+    part: str = ""  # name of the first part that differs, such as `subject`
+    before: str = ""  # first line of `part` that differs, as rendered with the template in use
+    after: str = ""  # the same line as rendered with the draft
+    segments: tuple[int, int] = (1, 1)  # number of SMS segments with the template in use, and with the draft
 
 
 def try_draft(
@@ -70,7 +70,7 @@ def try_draft(
 
 
 def _first_difference(old: str, new: str) -> tuple[str, str]:
-    """Return the first line that differs, from each text; empty for a text that has ended.
+    """Return the first line that differs, from each text; empty if a text has fewer lines.
 
     A longer line is cut to the part around the first difference.
     """

@@ -34,7 +34,7 @@ STATUS_BY_STATE_PREFIX: dict[str, tuple[str, str]] = {
     "FAILE": ("failed", "could not be delivered"),
     "REJEC": ("failed", "rejected"),
     "SKIPP": ("failed", "skipped by the carrier"),
-    "UNKNO": ("failed", "the carrier lost track of it"),  # final in SMPP, but a later DELIVRD is still accepted
+    "UNKNO": ("failed", "the carrier lost track of it"),  # a final state in SMPP, but we still accept a later DELIVRD
 }
 MESSAGE_STATE_NAMES = (
     *("SCHEDULED", "ENROUTE", "DELIVRD", "EXPIRED", "DELETED"),
