@@ -79,7 +79,7 @@ def _check_timestamp(text: str, name: str) -> str:
 
 
 def _decode_key(secret: str) -> bytes:
-    """Return the key's bytes; refuse an empty secret, such as from an unset variable, because it would be public."""
+    """Return the key's bytes; refuse an empty secret (an unset variable), with which anyone could sign."""
     try:
         key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
     except ValueError:
