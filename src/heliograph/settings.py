@@ -163,7 +163,7 @@ class Flag(msgspec.Struct, frozen=True):
 
 
 class SettingSpec(msgspec.Struct, frozen=True):
-    """Format of a setting; `name` if it differs from the field's name."""
+    """Format of a setting. `name`: the name of the setting, if it differs from the name of the field."""
 
     parse: Callable[[str], Any] = str  # parser; its ValueError says what is expected
     secret: bool = False

@@ -275,7 +275,7 @@ class Api:
         return fault
 
     async def _simulate_timeout(self, request: Request) -> None:
-        """Send nothing until the client disconnects, the service drains or SIMULATED_TIMEOUT_S has passed."""
+        """Send nothing until the client disconnects, the service shuts down or SIMULATED_TIMEOUT_S has passed."""
         deadline = asyncio.get_running_loop().time() + SIMULATED_TIMEOUT_S
         while not (request.gone or self.context.state.draining) and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(POLL_S)
@@ -288,7 +288,7 @@ class Api:
 
         The body of a POST without fields may be missing or an empty object.
         """
-        if route.check_key is not None:  # refuses before the body is read into memory
+        if route.check_key is not None:  # checked here, so that the key is refused before the body is read into memory
             route.check_key(caller.key)
         if route.body is None and not request.has_body:
             return {}, 0

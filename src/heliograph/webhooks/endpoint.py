@@ -42,7 +42,7 @@ QUEUE_MAX_AGE_MS = SECOND_MS  # deliveries queued for longer are read again, bec
 RECORD_DELAY_S = 0.005  # maximum wait after a finished attempt, so that several are recorded together
 IDLE_S = 30.0  # after this time without deliveries, the endpoint is released
 STORE_RETRY_S = 0.5  # pause after the store was unavailable
-# Longer than any attempt takes: no attempt starts later than this before the end of the lease
+# Longer than any attempt takes: an attempt starts only if the lease lasts for at least this time
 ATTEMPT_MAX_MS = 20 * SECOND_MS
 
 

@@ -82,7 +82,7 @@ class ConnectionGate:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _keep_lease(self) -> None:
-        """Renew this process's share while the process has messages or open connections, then release the share."""
+        """Renew this process's share of the connections while it has messages or open connections, then release it."""
         valid_until = 0.0
         loop_time = asyncio.get_running_loop().time
         try:

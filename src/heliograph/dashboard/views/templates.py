@@ -32,7 +32,7 @@ async def index(request: PageRequest) -> PageResponse:
         and _has_status(request, template, status)
         and _matches_search(template, search_text)
     ]
-    # The page begins after the last template of the previous page, even if that was deleted.
+    # The page begins after the last template of the previous page, even if that template was deleted.
     name, _, id_ = after.rpartition("/")
     matching = [template for template in matching if _sort_key(template) > (name, id_)]
     shown = matching[:TEMPLATES_PER_PAGE]

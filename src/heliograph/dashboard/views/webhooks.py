@@ -271,7 +271,7 @@ def _form_errors(refusal: InvalidRequest) -> dict[str, str]:
 def _form(
     request: PageRequest, webhook: Webhook | None, form: Mapping[str, str], errors: Mapping[str, str] = {}
 ) -> Page:
-    """Show the form of a webhook; if `webhook` is None, of a new one."""
+    """Show the form for a webhook, or for a new webhook if `webhook` is None."""
     url = form.get("url", "")
     values = {
         "hook": webhook,
