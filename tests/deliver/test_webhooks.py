@@ -731,7 +731,7 @@ async def test_stop_waits_for_attempts_records_them_and_releases_leases(
 async def test_webhook_worker_stop_is_bounded_in_time(
     store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telling, "STOP_S", 0.05)
+    monkeypatch.setattr(telling, "STOP_TIMEOUT_S", 0.05)
     gate = FakePoster()
     await save(store, webhook())
     await tell(store)

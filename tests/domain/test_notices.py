@@ -18,7 +18,7 @@ from heliograph.domain.operations.notices import (
 )
 from heliograph.domain.setup.records import Domain, Platform, Team, TeamRecord, Template, Webhook
 from heliograph.domain.setup.snapshot import Setup
-from heliograph.texts.notices import INSTANCE_KINDS, MAX_LISTED, TEAM_KINDS, notice_text, to_chat, to_mail
+from heliograph.texts.notices import INSTANCE_KINDS, NOTICES_PER_MAIL_MAX, TEAM_KINDS, notice_text, to_chat, to_mail
 
 BASE = "https://mail.example.com"
 EVIL = 'Acme <script>alert("x")</script>\r\nBcc: all@evil.test'
@@ -102,9 +102,9 @@ def _shown_facts(row: NoticeRow) -> dict[str, str]:
 
 
 def test_notices_above_the_list_limit_are_one_mail_with_a_count() -> None:
-    mail = to_mail([ALL["credit"]] * (MAX_LISTED + 5), setup_of(), BASE, "owner")
-    assert mail.subject == f"[Sun] {MAX_LISTED + 5} notices"
-    assert len(mail.items) == MAX_LISTED + 1 and mail.items[-1] == "and 5 more"
+    mail = to_mail([ALL["credit"]] * (NOTICES_PER_MAIL_MAX + 5), setup_of(), BASE, "owner")
+    assert mail.subject == f"[Sun] {NOTICES_PER_MAIL_MAX + 5} notices"
+    assert len(mail.items) == NOTICES_PER_MAIL_MAX + 1 and mail.items[-1] == "and 5 more"
     assert "and 5 more" in render_text(mail) and "<li>and 5 more</li>" in render_html(mail, "Sun")
 
 
