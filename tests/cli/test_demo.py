@@ -66,19 +66,22 @@ def running(folder: Path) -> Iterator[list[str]]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
     environment["PYTHONPATH"] = str(Path(heliograph.__file__).parents[1])
     command = [sys.executable, "-P", "-m", "heliograph.cli.main", "demo", "--listen", "127.0.0.1:0"]
-    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, cwd=folder, env=environment, text=True, **pipes) as process:
         assert process.stdout is not None
-        lines = []
+        lines: list[str] = []
         for line in process.stdout:
-            lines.append(line.rstrip("\n"))
+            if lines or line == "\n":  # log lines come first
+                lines.append(line.rstrip("\n"))
             if line.startswith("Stop with"):
                 break
         try:
             yield lines
         finally:
             process.send_signal(signal.SIGTERM)
-            process.stdout.read()
+            log = process.stdout.read().splitlines()
     assert process.returncode == 0
+    assert [line.split()[3] for line in log if "[info " in line] == ["stopping"]  # the link stays the last line
 
 
 def event_types(lines: list[str]) -> set[str]:

@@ -23,6 +23,7 @@ from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.setup.keys import make_token
 from heliograph.domain.setup.setup_file import SetupFile, parse_setup_file
 from heliograph.manage.people import NewPerson, make_demo_link
+from heliograph.runtime import logs
 from heliograph.server import CannotListen
 from heliograph.settings import Settings, host_and_port
 from heliograph.storage.store import Store
@@ -79,6 +80,7 @@ def demo(settings: Settings, examples: bool) -> None:
             f"Stop with Ctrl-C. Dashboard: {dashboard}",
         ]
         click.echo("\n".join(lines))
+        logs.log_only_warnings()  # the link stays the last line
 
     with suggest_make_on_error():
         run(settings, "all", print_welcome, test_token=tokens["SANDBOX"])

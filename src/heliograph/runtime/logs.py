@@ -112,6 +112,11 @@ def configure(
     )
 
 
+def log_only_warnings() -> None:
+    """Omit information from the log from now on."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+
+
 def _hide_in(value: Any) -> Any:
     match value:
         case None | bool() | int() | float():
