@@ -26,8 +26,9 @@ def missing(root: Path) -> Iterator[str]:
     version = next(iter(re.findall(r'^__version__ = "(.*)"', read(root, "src/heliograph/__init__.py"), re.M)))
     if PLACEHOLDER in read(root, "SECURITY.md"):
         yield "SECURITY.md has a placeholder instead of the address for reports"
-    if "urls" not in tomllib.loads(read(root, "pyproject.toml"))["project"]:
-        yield "pyproject.toml has no [project.urls]"
+    urls = tomllib.loads(read(root, "pyproject.toml"))["project"].get("urls", {})
+    if not urls or any(PLACEHOLDER in url for url in urls.values()):
+        yield "pyproject.toml has no [project.urls], or placeholders in it"
     if ".dev" in version:
         yield f"{version} is the version of a development build"
     elif not re.search(rf"^## {re.escape(version)} \(\d{{4}}-\d\d-\d\d\)$", read(root, "CHANGELOG.md"), re.M):

@@ -210,6 +210,7 @@ RELEASED = {
         ({}, []),
         ({"SECURITY.md": "security@heliograph.example"}, ["placeholder"]),
         ({"pyproject.toml": "[project]"}, ["[project.urls]"]),
+        ({"pyproject.toml": '[project.urls]\nSource = "https://heliograph.example"'}, ["[project.urls]"]),
         ({"src/heliograph/__init__.py": '__version__ = "1.2.4"'}, ["no section for 1.2.4"]),
         ({"src/heliograph/__init__.py": '__version__ = "1.2.4.dev0"'}, ["development build"]),
         ({"CHANGELOG.md": "## Unreleased\n\n- New.\n\n## 1.2.3 (2030-01-31)\n"}, ["unreleased"]),
