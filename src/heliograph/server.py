@@ -273,8 +273,9 @@ def _bind(for_what: str, host: str, port: int, setting: str) -> Listener:
     try:
         return listening.listen(host, port)
     except OSError as error:
+        reason = str(error.strerror or error).partition(" (while")[0]  # Python repeats the address there
         raise CannotListen(
-            f"cannot listen{for_what} on {host}:{port}: {error.strerror or error}. "
+            f"cannot listen{for_what} on {host}:{port}: {reason}. "
             f"Stop the other program, or choose another address with {setting}."
         ) from None
 
