@@ -66,8 +66,9 @@ def running(folder: Path) -> Iterator[list[str]]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
     environment["PYTHONPATH"] = str(Path(heliograph.__file__).parents[1])
     command = [sys.executable, "-P", "-m", "heliograph.cli.main", "demo", "--listen", "127.0.0.1:0"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    with subprocess.Popen(command, cwd=folder, env=environment, text=True, **pipes) as process:
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
         assert process.stdout is not None
         lines: list[str] = []
         for line in process.stdout:
