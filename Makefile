@@ -133,7 +133,7 @@ bench-backlog: bench-setup ## Measure urgent mail beside a backlog of 100,000; w
 bench-capacity: setup ## Estimate how many messages a day this machine can send (20 s); DATA=a folder on the disk to measure
 	@$(BIN)/python -m bench.capacity --data $(or $(DATA),.)
 
-screenshots: bench-setup ## Make the README's pictures of the dashboard (needs chromium)
+screenshots: bench-setup ## Make the README's and the guides' pictures of the dashboard (needs chromium)
 	@$(BIN)/python bench/screenshots.py
 
 bench-setup: setup

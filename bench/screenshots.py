@@ -1,4 +1,4 @@
-"""Takes screenshots of the dashboard and docs: those of the README, or with --all every page.
+"""Takes screenshots of the dashboard and docs: those of the README and the guides, or with --all every page.
 
 Each page is shown wide and as on a phone, light and dark. Starts a demo in a temporary folder with a bookshop
 (shop.toml) that has sent for two weeks: simulators respond, and the clock is advanced between the sends. Then it
@@ -52,6 +52,7 @@ README = {
     "overview": TEAM,
     "template": f"{TEAM}/templates/tpl_order_confirmation",
 }
+GUIDES = {"template-editor": f"{TEAM}/templates/tpl_order_confirmation/edit"}  # only light
 # Start pages; pages that they link to are found automatically.
 STARTS = (TEAM, OPERATOR, "/dashboard", "/dashboard/account", "/docs")
 # One page of each of these kinds suffices; all other pages are identified by their path without ids.
@@ -342,6 +343,10 @@ def shoot_readme(link: str, schemes: tuple[Scheme, ...]) -> None:
             for name, path in README.items():
                 go(page, path)
                 keep_small(page, SCREENS / f"{name}-{scheme}.png")
+        page.emulate_media(color_scheme="light")
+        for name, path in GUIDES.items():
+            go(page, path)
+            keep_small(page, SCREENS / f"{name}.png")
 
 
 TERMINAL = """\
