@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import heliograph
-from heliograph.cli.demo import demo, in_demo_folder, with_loopback, with_mail_listeners, with_mcp
+from heliograph.cli.demo import demo, in_demo_folder, smtp_port_note, with_loopback, with_mail_listeners, with_mcp
 from heliograph.settings import Settings, SettingSource
 from tests.service import until
 
@@ -41,6 +41,18 @@ def test_disabled_listeners_stay_disabled() -> None:
     settings = with_mail_listeners(Settings(sources={"bounce_listen": off, "submission_listen": off}))
     assert settings.bounce_listen is None
     assert not settings.submission()
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_another_smtp_port_is_mentioned(is_taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        if not is_taken:
+            other.close()
+        monkeypatch.setattr("heliograph.cli.demo.SUBMISSION_ADDRESS", ("127.0.0.1", port))
+        settings = with_mail_listeners(Settings())
+        assert settings.submission_listen == (("127.0.0.1", 0 if is_taken else port),)
+        assert [f"Port {port} is in use" in line for line in smtp_port_note(settings)] == [True] * is_taken
 
 
 def test_webhooks_may_use_loopback_unless_configured() -> None:
@@ -113,7 +125,7 @@ def test_every_printed_command_works_and_keys_are_stable(tmp_path: Path) -> None
         requests = more_requests(first, tmp_path)
         shown = [title for title, line in pairwise(first) if line.startswith("curl ")]
         assert shown == ["# email", "# sms", "# whatsapp", "# verify"]
-        assert len(first) <= SCREEN_LINES_MAX
+        assert len([line for line in first if " is in use, " not in line]) <= SCREEN_LINES_MAX
         assert first[-1].split()[-1] == first[1].split()[-1]  # the link to the dashboard
         answers = {}
         for title, line in pairwise([*first, *requests]):

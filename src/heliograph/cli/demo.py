@@ -59,6 +59,7 @@ def demo(settings: Settings, examples: bool) -> None:
         click.echo("\n".join(with_titles(example_requests(settings.base_url, tokens["LIVE"], tokens["SANDBOX"]))))
         return
     settings = with_mcp(with_loopback(with_mail_listeners(settings)))
+    port_note = smtp_port_note(settings)
     file = with_example_templates(parse_setup_file(_read_packed("demo.toml"), tokens, name="demo.toml"))
 
     async def prepare(store: Store) -> str:
@@ -75,6 +76,7 @@ def demo(settings: Settings, examples: bool) -> None:
             *client_credentials(
                 settings.base_url, tokens["SANDBOX"], [host_and_port(*address) for address in smtp_addresses[:1]]
             ),
+            *port_note,
             agent_line(settings.base_url, tokens["AGENT"]) if settings.mcp else "",
             f"More requests: {examples_command(settings)}",
             f"Stop with Ctrl-C. Dashboard: {dashboard}",
@@ -138,6 +140,14 @@ def with_mail_listeners(settings: Settings) -> Settings:
         address = SUBMISSION_ADDRESS if _is_free(*SUBMISSION_ADDRESS) else (SUBMISSION_ADDRESS[0], 0)
         settings = msgspec.structs.replace(settings, submission_listen=(address,))
     return settings
+
+
+def smtp_port_note(settings: Settings) -> list[str]:
+    """Return a line for the screen if SMTP submission uses any free port because its default port is taken."""
+    if "submission_listen" in settings.sources or (SUBMISSION_ADDRESS[0], 0) not in settings.submission_listen:
+        return []
+    port = SUBMISSION_ADDRESS[1]
+    return [f"(Port {port} is in use, so SMTP has another port. HELIOGRAPH_SUBMISSION_LISTEN=host:port sets it.)"]
 
 
 def with_loopback(settings: Settings) -> Settings:
