@@ -5,6 +5,8 @@ from email import message_from_bytes
 
 import pytest
 
+from heliograph.dashboard.views.carriers import result_title
+from heliograph.domain.delivery.outcome import Accepted, Deferred, Outcome, Refused
 from tests.api.sends import SMS
 from tests.dashboard.conftest import Shoot, Site, assert_fits, sync_api
 from tests.journeys.smtp_sink import Sink
@@ -12,6 +14,23 @@ from tests.service import until
 
 expect = sync_api.expect
 HERE = "/dashboard/operator/carriers"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "has_reply", "title"),
+    [
+        (Accepted(), True, "Test message accepted"),
+        (Refused(), True, "Test message refused"),
+        (Deferred(unreachable=True), False, "Test failed: cannot connect"),
+        (Deferred(unreachable=True), True, "Test failed: connection or login refused"),
+        (Deferred(), True, "Test failed: try again later"),
+        (Deferred(uncertain=True), False, "Test failed: no response"),
+        (Deferred(detail={"uncertain": True}), False, "Test failed: no response"),
+        (Deferred(), False, "Test failed"),
+    ],
+)
+def test_title_of_a_test_names_what_went_wrong(outcome: Outcome, has_reply: bool, title: str) -> None:
+    assert result_title(outcome, has_reply=has_reply) == title
 
 
 def test_relay_carrier_is_added_tested_changed_and_removed(site: Site, shoot: Shoot) -> None:
@@ -53,7 +72,8 @@ def test_relay_carrier_is_added_tested_changed_and_removed(site: Site, shoot: Sh
         assert senders[0].endswith("<hello@acme.test>") and "acme.test" not in senders[1]
     assert_fits(page, shoot, "carrier")
     page.get_by_role("button", name="Send test").click()
-    expect(page.locator("main .box.wait")).to_contain_text(re.compile("refused|connect", re.I))
+    expect(page.locator("main .box.wait .name")).to_have_text("Test failed: cannot connect")
+    expect(page.locator("main .box.wait")).to_contain_text("did not accept the test")
     assert_fits(page, shoot, "carrier-refused")
     page.get_by_role("link", name="Edit").click()
     expect(page.get_by_label("Host")).to_have_value("127.0.0.1")

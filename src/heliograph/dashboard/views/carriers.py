@@ -10,7 +10,7 @@ from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, P
 from heliograph.dashboard.render import format_number
 from heliograph.domain.delivery.callbacks import expects_callbacks, lacks_callbacks, supports_callbacks
 from heliograph.domain.delivery.circuit import Circuit, circuit_health
-from heliograph.domain.delivery.outcome import Accepted, Deferred
+from heliograph.domain.delivery.outcome import Accepted, Deferred, Outcome
 from heliograph.domain.delivery.routing import simulated_channels
 from heliograph.domain.refusals import InvalidRequest, NotFound
 from heliograph.domain.setup import carrier_form
@@ -30,6 +30,7 @@ class TestResult(msgspec.Struct, frozen=True, kw_only=True):
 
     address: str
     status: str
+    title: str
     text: str
     is_remote_reply: bool  # False: `text` is our own observation
     fix: str
@@ -192,11 +193,26 @@ async def _run_test(request: PageRequest, carrier: CarrierRecord) -> TestResult:
     return TestResult(
         address=address,
         status=status,
+        title=result_title(outcome, has_reply=bool(codes)),
         text=reply,
         is_remote_reply=bool(codes) or status == "ok",
         fix=fix,
         duration_ms=detail.get("duration_ms"),
     )
+
+
+def result_title(outcome: Outcome, *, has_reply: bool) -> str:
+    """Return the title of a test result. `has_reply`: the carrier replied with a code."""
+    if isinstance(outcome, Accepted):
+        return "Test message accepted"
+    if not isinstance(outcome, Deferred):
+        return "Test message refused"
+    if outcome.unreachable:  # the carrier would accept no message at all
+        return "Test failed: connection or login refused" if has_reply else "Test failed: cannot connect"
+    if has_reply:
+        return "Test failed: try again later"
+    is_silent = outcome.uncertain or outcome.detail.get("uncertain")
+    return "Test failed: no response" if is_silent else "Test failed"
 
 
 # -- form ------------------------------------------------------------------------------------------------------------
