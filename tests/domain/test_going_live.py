@@ -40,5 +40,15 @@ def test_going_live_names_simulated_channels() -> None:
     (text,) = (check for check in checklist(Team(record=RECORD), carriers, 0) if check.title == "Carriers")
     assert (text.done, text.text) == (
         False,
-        "SMS: simulated, no real messages are sent. WhatsApp: all carriers are disabled.",
+        "SMS: simulated, no real messages are sent. WhatsApp: all carriers are disabled. "
+        "Needed only if you send by SMS, WhatsApp.",
     )
+
+
+def test_steps_that_email_does_not_need_say_so() -> None:
+    team = Team(record=RECORD, domains={"a.test": DOMAIN})
+    open_steps = [check for check in checklist(team, CARRIERS[:1], 0) if not check.done]
+    assert [check.title for check in open_steps] == ["Carriers", "Credit", "Approved template"]
+    assert [check.title for check in open_steps if "nly if you send" not in check.text] == []
+    (text,) = (check.text for check in checklist(team, [], 0) if check.title == "Carriers")
+    assert "Needed only if" not in text  # without a carrier for email, no email is sent

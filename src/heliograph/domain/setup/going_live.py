@@ -37,14 +37,14 @@ def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> lis
             title="Credit",
             text="You have credit for charged messages."
             if credit > 0
-            else "No credit: emails within the quota are free, everything else is refused.",
+            else "Only if you send SMS, WhatsApp messages or codes, or more emails than the quota: they need credit.",
             done=credit > 0,
             act="Add credit",
             tab="credit",
         ),
         Requirement(
             title="Approved template",
-            text=f"{template.name} is approved." if template else "SMS and WhatsApp need an approved template.",
+            text=f"{template.name} is approved." if template else "Only if you send by SMS or WhatsApp.",
             done=template is not None,
             subject="template",
         ),
@@ -73,6 +73,8 @@ def _carrier_check(carriers: Sequence[CarrierRecord]) -> Requirement:
     simulated, closed = simulated_channels(carriers), disabled_channels(carriers)
     problems = [f"{_channel_names(simulated)}: simulated, no real messages are sent."] if simulated else []
     problems += [f"{_channel_names(closed)}: all carriers are disabled."] if closed else []
+    if problems and "email" not in (*simulated, *closed):
+        problems.append(f"Needed only if you send by {_channel_names((*simulated, *closed))}.")
     text = " ".join(problems) or "All channels have a carrier."
     return Requirement(title="Carriers", text=text, done=not problems, act="View carriers")
 
