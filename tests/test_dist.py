@@ -19,7 +19,7 @@ import yaml
 from deploy.check_release import missing
 
 from heliograph import __version__
-from heliograph.api.guides import GUIDE_NAMES
+from heliograph.api.guides import GUIDE_NAMES, PICTURES
 from tests.lowest_versions import lowest_versions
 from tests.npm import install
 
@@ -59,6 +59,7 @@ def test_wheel_build_is_reproducible(wheel: Path, tmp_path: Path) -> None:
 def test_wheel_contains_exactly_the_source_files(packed: zipfile.ZipFile) -> None:
     ours = {path.relative_to(PACKAGE.parent).as_posix() for path in PACKAGE.rglob("*") if path.is_file()}
     guides = {f"heliograph/api/guides/{name}.md" for name in GUIDE_NAMES}
+    guides |= {f"heliograph/api/guides/screens/{name}" for name in PICTURES}
     assert {name for name in packed.namelist() if not name.startswith(INFO)} == {
         *(name for name in ours if "__pycache__" not in name),
         *guides,

@@ -147,6 +147,8 @@ def test_every_link_has_a_target() -> None:
             page_path, _, part = target.partition("#")
             if target.startswith(("https://", "/dashboard", "/openapi.json", "/docs?", "/docs/search")):
                 continue
+            if target.removeprefix("/docs/screens/") in guides.PICTURES:
+                continue
             assert not page_path or page_path in pages(), (path, target)
             if part:
                 assert f'id="{part}"' in pages()[page_path or path], (path, target)
@@ -214,11 +216,26 @@ def test_search_without_results_shows_a_message() -> None:
 # -- the guides --------------------------------------------------------------------------------------------
 
 
-def test_the_wheel_has_the_guides() -> None:
+def test_the_wheel_has_the_guides_and_their_pictures() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel["force-include"] == {
-        f"docs/{name}.md": f"heliograph/api/guides/{name}.md" for name in sorted(guides.GUIDE_NAMES)
-    }
+    files = [f"{name}.md" for name in guides.GUIDE_NAMES] + [f"screens/{name}" for name in guides.PICTURES]
+    assert wheel["force-include"] == {f"docs/{file}": f"heliograph/api/guides/{file}" for file in sorted(files)}
+
+
+PICTURE_BYTES_MAX = 120_000
+
+
+def test_pictures_of_the_guides_are_small_and_described() -> None:
+    images = [image for html in pages().values() for image in re.findall("<img[^>]*>", html)]
+    shown = [image for image in images if "icon.svg" not in image]
+    assert len(shown) == len(guides.PICTURES)
+    assert [image for image in shown if not re.search(r'src="/docs/screens/[^"]+" alt="[^"]{20,}"', image)] == []
+    for name in guides.PICTURES:
+        assert f'src="/docs/screens/{name}"' in "".join(shown)
+        assert (guides.FOLDER / "screens" / name).stat().st_size < PICTURE_BYTES_MAX
+
+
+EDITOR_PICTURE = '<p><img src="/docs/screens/template-editor.png" alt="The editor" /></p>'
 
 
 @pytest.mark.parametrize(
@@ -229,6 +246,7 @@ def test_the_wheel_has_the_guides() -> None:
         ("<!-- not run by a test -->\nText.", "<p>Text.</p>"),
         ("[Webhooks](webhooks.md#verifying)", '<p><a href="/docs/guides/webhooks#verifying">Webhooks</a></p>'),
         ("[ADR](adr/0001-no-framework.md)", "<p>ADR</p>"),
+        ("![The editor](screens/template-editor.png)", EDITOR_PICTURE),
         ("[x](javascript:alert)", "<p>[x](javascript:alert)</p>"),
     ],
 )
@@ -290,9 +308,21 @@ def test_an_unknown_page_returns_404_with_navigation(path: str) -> None:
     assert response.status == 404 and b"Page not found" in response.body
 
 
-def test_a_moved_guide_redirects_to_its_new_page() -> None:
-    response = get_page("/docs/guides/dashboard")
-    assert (response.status, response.headers) == (301, [(b"location", b"/docs/guides/accounts")])
+@pytest.mark.parametrize(("old", "new"), [("dashboard", b"accounts"), ("test-recipients", b"testing")])
+def test_a_moved_guide_redirects_to_its_new_page(old: str, new: bytes) -> None:
+    response = get_page(f"/docs/guides/{old}")
+    assert (response.status, response.headers) == (301, [(b"location", b"/docs/guides/" + new)])
+
+
+def test_pictures_of_the_guides_are_served() -> None:
+    routes = document_routes(V1)
+    [route] = [route for route in routes if route.path == "/docs/screens/{name}"]
+    for name, status in ((guides.PICTURES[0], 200), ("nothing.png", 404)):
+        request = Request("GET", f"/docs/screens/{name}", [], query_string=b"")
+        call = Call(cast(Any, SimpleNamespace(base_url=BASE)), cast(Any, None), route, request, {}, None)
+        response = asyncio.run(cast(Coroutine[Any, Any, Response], route.call(call)))
+        assert response.status == status
+        assert response.body.startswith(b"\x89PNG") is (response.content_type == b"image/png") is (status == 200)
 
 
 def test_search_pages_are_served() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.api.guides import GUIDE_NAMES, MOVED_GUIDES
+from heliograph.api.guides import GUIDE_NAMES, MOVED_GUIDES, PICTURES
 from heliograph.api.openapi import operation_id
 from heliograph.api.routes import V1
 from heliograph.api.site import relative_url, write_site
@@ -29,6 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("/docs/errors#not_found", "errors/invalid_phone.html", "../errors.html#not_found"),
         ("/docs?q=bounce", "api/post_sms.html", "../search.html?q=bounce"),
         ("/dashboard/static/style.css", "api/post_sms.html", "../static/style.css"),
+        ("/docs/screens/template-editor.png", "guides/templates.html", "../screens/template-editor.png"),
         ("/openapi.json", "index.html", "openapi.json"),
     ],
 )
@@ -39,6 +40,7 @@ def test_url_of_the_service_becomes_a_relative_file(url: str, file: str, expecte
 def test_site_has_every_page(site: Path) -> None:
     expected = {"index.html", "errors.html", "search.html", "openapi.json", "llms.txt", "static/search-index.js"}
     expected |= {f"guides/{name}.html" for name in GUIDE_NAMES} | {f"api/{operation_id(route)}.html" for route in V1}
+    expected |= {f"screens/{name}" for name in PICTURES}
     expected |= {f"errors/{refusal.code}.html" for refusal in all_refusals()}
     assert expected - {path.relative_to(site).as_posix() for path in site.rglob("*")} == set()
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 
 from heliograph.api.call import Call
-from heliograph.api.guides import MOVED_GUIDES
+from heliograph.api.guides import FOLDER, MOVED_GUIDES, PICTURES
 from heliograph.api.openapi import openapi_document
 from heliograph.api.pages import Docs
 from heliograph.domain.field_docs import Records, describe
@@ -103,6 +103,13 @@ def document_routes(routes: list[Route]) -> list[Route]:
             page_cache[key] = _html_response(html)
         return page_cache[key]
 
+    async def show_picture(call: Call) -> Response:
+        name = call.request.path.rpartition("/")[2]
+        if name not in PICTURES:
+            return _html_response(docs(call.context.base_url).not_found(), 404)
+        body = await READ_POOL.run((FOLDER / "screens" / name).read_bytes)
+        return Response(200, body, [(b"x-content-type-options", b"nosniff")], b"image/png")
+
     async def show_llms_txt(call: Call) -> Response:
         text = await READ_POOL.run(docs(call.context.base_url).llms_txt)
         return Response(200, text.encode(), [], b"text/plain; charset=utf-8")
@@ -117,6 +124,7 @@ def document_routes(routes: list[Route]) -> list[Route]:
     return [
         Route(method="GET", path="/openapi.json", summary="The OpenAPI document", call=show_openapi),
         Route(method="GET", path="/llms.txt", summary="Index of the docs for language models", call=show_llms_txt),
+        Route(method="GET", path="/docs/screens/{name}", summary="A picture in a guide", call=show_picture),
         *(Route(method="GET", path=path, summary=summary, call=show) for path, summary in summaries.items()),
     ]
 

@@ -38,8 +38,7 @@ GUIDES: dict[str, dict[str, str]] = {
         "webhooks": "Receive events, verify signatures, replay missed events.",
     },
     "Test": {
-        "test-recipients": "Addresses and numbers with a simulated result: delivered, bounced, failed.",
-        "test-clock": "Advance a sandbox team's clock to test retries, schedules and expiry in seconds.",
+        "testing": "Sandbox, test inbox, magic recipients, simulated failures and a clock that you can advance.",
     },
     "Clients": {
         "clients": "The packages for Python and TypeScript.",
@@ -69,7 +68,8 @@ GUIDES: dict[str, dict[str, str]] = {
 }
 GUIDE_NAMES = [name for group in GUIDES.values() for name in group]
 # Guides of earlier versions → the guide that has their content now.
-MOVED_GUIDES = {"dashboard": "accounts", "glossary": "start"}
+MOVED_GUIDES = {"dashboard": "accounts", "glossary": "start", "test-recipients": "testing", "test-clock": "testing"}
+PICTURES = ("template-editor.png",)  # the pictures in guides, from docs/screens
 LONG_LINE_CHARS = 80  # longer JSON is indented
 # Language of a code block in the Markdown → its label above the code
 CODE_LABELS = {
@@ -84,7 +84,10 @@ CODE_LABELS = {
     "vector": "Test vector",
 }
 COMMENT = re.compile(r"<!--.*?-->\n?", re.S)
-URL_BY_LINK = {"internals/contract.md#contract-13": "/docs/guides/test-recipients", "errors.md": "/docs/errors"}
+URL_BY_LINK = {
+    "internals/contract.md#contract-13": "/docs/guides/testing#magic-recipients",
+    "errors.md": "/docs/errors",
+}
 
 
 class Heading(msgspec.Struct, frozen=True):
@@ -144,6 +147,8 @@ def guide_url(target: str) -> str | None:
     """Return this service's URL for a link in docs/; None if the page is not served."""
     if target in URL_BY_LINK:
         return URL_BY_LINK[target]
+    if target.removeprefix("screens/") in PICTURES:
+        return f"/docs/{target}"
     file, hash_, fragment = target.partition("#")
     if not file or "://" in file:
         return target
@@ -168,13 +173,15 @@ def _label_cells(tokens: list[Any]) -> None:
 
 
 def _rewrite_links(tokens: list[Any]) -> list[Any]:
-    """Rewrite a guide's links: give links to served pages their URL below /docs, and replace others by their text."""
+    """Rewrite a guide's links: give links to served pages and pictures their URL, and replace others by their text."""
     result, is_unserved = [], False
     for token in tokens:
         if token.type == "link_open":
             target = guide_url(str(token.attrs["href"]))
             token.attrs["href"] = target
             is_unserved = target is None
+        elif token.type == "image":
+            token.attrs["src"] = guide_url(str(token.attrs["src"]))
         if not (is_unserved and token.type.startswith("link_")):
             result.append(token)
         if token.type == "link_close":

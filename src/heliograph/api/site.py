@@ -11,7 +11,7 @@ from os.path import relpath
 from pathlib import Path
 
 import heliograph
-from heliograph.api.guides import MOVED_GUIDES
+from heliograph.api.guides import FOLDER, MOVED_GUIDES, PICTURES
 from heliograph.api.openapi import openapi_document
 from heliograph.api.pages import Docs
 from heliograph.api.routes import V1
@@ -35,6 +35,9 @@ def write_site(folder: Path) -> None:
     for old, new in MOVED_GUIDES.items():
         _write(folder / "guides" / f"{old}.html", REDIRECT.format(f"{new}.html"))
     (folder / "static").mkdir()
+    (folder / "screens").mkdir()
+    for name in PICTURES:
+        shutil.copyfile(FOLDER / "screens" / name, folder / "screens" / name)
     for name in ASSET_NAMES:
         shutil.copyfile(ASSETS / name, folder / file_of(f"/dashboard/static/{name}"))
     (folder / file_of(SHEET_URL)).write_bytes(render_sheet())
@@ -53,6 +56,8 @@ def file_of(path: str) -> str:
     """Return the file for a path of the service: /docs/guides/start → guides/start.html."""
     if path.startswith("/dashboard/static/"):
         return path.removeprefix("/dashboard/")
+    if path.startswith("/docs/screens/"):
+        return path.removeprefix("/docs/")
     if path.startswith("/docs"):
         return f"{path.removeprefix('/docs').strip('/') or 'index'}.html"
     return path.strip("/")
