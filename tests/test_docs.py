@@ -126,6 +126,23 @@ def test_docs_index_lists_every_guide_in_its_group() -> None:
     assert [*listed] == [*GUIDES]
 
 
+def test_every_cell_of_the_comparison_has_a_source_or_says_not_found() -> None:
+    page, tables = "docs/comparison.md", ("Self-hosted", "Hosted")
+    cells = [cell for heading in tables for row in table(section(page, heading)) for cell in row[2:]]
+    assert [cell for cell in cells if not re.search(r"\[\d+(, \d+)*\]|not found", cell)] == []
+    cited = {number for cited in re.findall(r"\[(\d+(?:, \d+)*)\]", read(page)) for number in cited.split(", ")}
+    assert cited == set(re.findall(r"^(\d+)\. ", section(page, "Sources"), re.M))
+
+
+CHANGELOG_LINES_MAX = 80
+
+
+def test_changelog_of_the_first_release_is_short() -> None:
+    first_release = read("CHANGELOG.md").partition("\n## 0.1.0 ")[2]
+    assert len(first_release.splitlines()) <= CHANGELOG_LINES_MAX
+    assert "previously" not in first_release.lower()  # nobody had an earlier version
+
+
 @functools.cache
 def folders(place: Path) -> list[Path]:
     """Return the folder and its subfolders, except those that are not ours, such as .venv."""
@@ -411,7 +428,7 @@ def test_the_contracts_index_names_every_section() -> None:
 
 @pytest.mark.parametrize(
     ("page", "heading"),
-    [("docs/internals/contract.md", "13. Simulator and magic recipients"), ("docs/test-recipients.md", "Email")],
+    [("docs/internals/contract.md", "13. Simulator and magic recipients"), ("docs/testing.md", "Email")],
 )
 def test_every_magic_address_is_documented(page: str, heading: str) -> None:
     assert {*BEHAVIOURS} <= {bare(row[0]) for row in table(section(page, heading))}
