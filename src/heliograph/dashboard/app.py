@@ -80,7 +80,7 @@ class Dashboard:
         bind_contextvars(request_id=request.id)
         setup = self._store.setup.current
         try:
-            # After a change, the page shows a notice; another process may have made the change.
+            # The notice says that the user changed something, perhaps through another process: load that change first.
             if NOTICE_COOKIE in parse_cookies(request):
                 await self._store.setup.refresh_if_newer(setup)
             page_response, page_request = await self._handle(request)

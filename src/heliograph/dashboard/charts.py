@@ -82,7 +82,7 @@ def buckets(span: str, now: int, zone: tzinfo = UTC) -> list[Bucket]:
         today = datetime.fromtimestamp(now // 1000, zone).replace(hour=0, minute=0, second=0)
         months = [today.year * 12 + today.month - 1 + offset for offset in range(-11, 2)]
         starts = (
-            [today + timedelta(days=offset) for offset in range(-29, 2)]  # in the reader's zone: of 23 to 25 hours
+            [today + timedelta(days=offset) for offset in range(-29, 2)]  # starts of days in the reader's time zone
             if unit == "day"
             else [datetime(month // 12, month % 12 + 1, 1, tzinfo=zone) for month in months]
         )

@@ -75,10 +75,10 @@ async def show(request: PageRequest, errors: dict[str, str] | None = None) -> Pa
 
 
 def describe_browser(user_agent: str) -> str:
-    """Return browser and system of a User-Agent; an unknown User-Agent unchanged."""
+    """Return browser and operating system of a User-Agent; an unknown User-Agent is returned unchanged."""
     browser = next((name for token, name in BROWSER_BY_TOKEN if token in user_agent), "")
-    system = next((name for token, name in SYSTEM_BY_TOKEN if token in user_agent), "")
-    return f"{browser} on {system}" if browser and system else browser or user_agent
+    operating_system = next((name for token, name in SYSTEM_BY_TOKEN if token in user_agent), "")
+    return f"{browser} on {operating_system}" if browser and operating_system else browser or user_agent
 
 
 async def load_user(request: PageRequest) -> Person:

@@ -121,7 +121,7 @@ def _csv_row(entry: LedgerEntry, currency: str) -> tuple[str, ...]:
 
 
 def _parse_cursor(text: str) -> Cursor | None:
-    """Parse a cursor `key.credit`; None (newest entry) if it is invalid."""
+    """Parse `<key of a ledger entry>.<credit before it>`; None, which means the newest entry, if `text` is invalid."""
     key_text, _, balance_text = text.partition(".")
     key, balance = parse_int(key_text, 18), parse_int(balance_text, 18)
     return None if key is None or balance is None else Cursor(key, balance)

@@ -1,4 +1,4 @@
-"""Calls with a team's keys to compatibility APIs: which work, which differ, and what to change."""
+"""Page about one key's calls to compatibility APIs: which calls work or differ, and what the team should change."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from heliograph.manage.keys import keys_of
 from heliograph.storage.requests import CompatCalls
 from heliograph.texts.compat_differences import DIFFERENCES
 
-CALLS_MAX = 200  # maximum combinations of route, client and result, for accepted and for refused calls
+GROUPS_MAX = 200  # maximum groups of calls with equal route, client and result, for accepted and for refused calls
 SERVICE_NAMES = {
     "resend": "Resend",
     "postmark": "Postmark",
@@ -42,7 +42,7 @@ async def show(request: PageRequest) -> Page:
     if key is None:
         raise PageNotFound
     await request.context.state.request_log.write(request.store.requests)
-    calls = await request.store.requests.list_compat_calls(request.team.record.ref, key.id, CALLS_MAX)
+    calls = await request.store.requests.list_compat_calls(request.team.record.ref, key.id, GROUPS_MAX)
     rows = summarize_calls(calls)
     working = sum(row.outcome != "refused" for row in rows)
     values = {

@@ -33,7 +33,7 @@ async def show(request: PageRequest) -> PageResponse:
         "grouped": group_by_recipient,
         "in_words": type_text,
         "type": type_filter,
-        "types": _grouped_types(await request.store.events.list_types(request.team.record.ref), type_filter),
+        "types": _options_by_object(await request.store.events.list_types(request.team.record.ref), type_filter),
         "more": events_page.before,
         "is_newest": before == NEWEST,
     }
@@ -56,8 +56,8 @@ async def show_event(request: PageRequest) -> PageResponse:
     return Page("event.html", values)
 
 
-def _grouped_types(occurred: Iterable[str], selected: str) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the options of the filter by object: event types that occur in the feed, and the selected type."""
+def _options_by_object(occurred: Iterable[str], selected: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return (object, options) pairs for the event filter: types that occur in the feed, and the selected type."""
     names = {*occurred, selected} - {"", "*"}
     groups: dict[str, list[tuple[str, str]]] = {}
     for name in (name for name in SUBSCRIPTION_NAMES if name in names):

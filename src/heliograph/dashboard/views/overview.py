@@ -144,7 +144,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _first_steps(request: PageRequest) -> list[Step]:
-    """Return what a team that has sent nothing has to do; empty if only sending is left."""
+    """Return the setup steps shown to a team that has sent nothing; empty if only the first send is missing."""
     team = request.team
     steps = [
         Step(
@@ -267,8 +267,8 @@ def _share_tile(
     if current_rate is not None and previous_rate is not None:
         points = current_rate - previous_rate
         change = _change_text(charts.format_percent(previous_rate), 0 if abs(points) < 0.05 else points, span)
-        is_judged = abs(points) >= 0.05 and min(current.sent, previous.sent) >= MIN_SENDS
-        is_better = (points > 0) == higher_is_better if is_judged else None
+        is_significant = abs(points) >= 0.05 and min(current.sent, previous.sent) >= MIN_SENDS
+        is_better = (points > 0) == higher_is_better if is_significant else None
     value = "–" if current_rate is None else charts.format_percent(current_rate)
     return Tile(name=title, value=value, link=link, change=change, is_better=is_better)
 

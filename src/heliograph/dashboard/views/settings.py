@@ -14,7 +14,7 @@ from heliograph.storage.retention import DELIVERIES_RETENTION_MS
 
 DELIVERIES_KEPT_DAYS = DELIVERIES_RETENTION_MS // DAY_MS
 HOUR_S = 3600
-SETTLE_S = 3.0  # maximum wait until the test clock has moved
+CLOCK_MOVE_WAIT_S = 3.0  # maximum wait until the test clock has moved
 POLL_S = 0.05
 RETENTION_FIELDS = ("keep_content_days", "keep_messages_days")
 
@@ -77,7 +77,7 @@ async def advance(request: PageRequest) -> PageResponse:
     except InvalidRequest as refusal:
         return await show(request, {"hours": hours}, {"hours": field_errors(refusal).get("advance_s", "")})
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + SETTLE_S
+    deadline = loop.time() + CLOCK_MOVE_WAIT_S
     while request.is_clock_moving and loop.time() < deadline:
         await asyncio.sleep(POLL_S)
     moving_notice = "The test clock is moving. Everything that becomes due is processed."

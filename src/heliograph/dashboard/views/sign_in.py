@@ -125,7 +125,7 @@ class SignInAttempt(msgspec.Struct, frozen=True):
 async def begin_attempt(request: PageRequest, email: str, person: Person | None) -> SignInAttempt:
     """Count a sign-in attempt against the limits of the account and the network.
 
-    If a limit is reached, a browser or network from which the user signed in before has another limit, so that an
+    If a limit is reached, a browser or network from which the user signed in before has a separate limit, so that an
     attacker elsewhere cannot lock the user out.
     """
     network, now = client_network(request.client_ip), request.context.clock.now()
