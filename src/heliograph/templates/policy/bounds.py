@@ -76,9 +76,9 @@ class Size(msgspec.Struct, frozen=True):
     """Size of a text in octets and in SMS units. `+` concatenates; `|` takes the maximum of each field."""
 
     octets: int = 0
-    gsm: int = 0  # units in the GSM alphabet
-    ucs2: int = 0  # units in UCS-2, for any characters
-    foreign: int = IMPOSSIBLE  # units in UCS-2, provided that at least one character is outside the GSM alphabet
+    gsm: int = 0  # units if encoded in the GSM alphabet; IMPOSSIBLE if a character is not in it
+    ucs2: int = 0  # units if encoded in UCS-2
+    foreign: int = IMPOSSIBLE  # like `ucs2`; IMPOSSIBLE if all characters are in the GSM alphabet
 
     def __add__(self, other: "Size") -> "Size":
         foreign = max(self.foreign + other.ucs2, self.ucs2 + other.foreign)
@@ -324,7 +324,7 @@ class _SizeSum:
             return format_size(slot.format, self._region, max_chars, slot.context, self._part == "body")
         if (list_, slot.name) in self._formatted:
             max_chars = min(max_chars, FORMATTABLE_CHARS_MAX)
-        if slot.context == "host" and state != LETTERS:  # a host keeps only the letters of a URL's scheme
+        if slot.context == "host" and state != LETTERS:  # of a value such as `tel:""`, a host keeps only `tel`
             return self._literal_size("tel"[:max_chars] if self._part != "body" else "")
         # A GSM extension character counts twice, as much as any character in UCS-2.
         size = self._literal_size(escape_value(slot.context, _CHARACTER_BY_STATE[state])).times(max_chars)

@@ -373,7 +373,7 @@ def category_problems(new: Template, categories: Collection[str]) -> list[Templa
 
 
 def category_in_use(team: TeamRecord, templates: Iterable[Template]) -> str:
-    """Return an error text if the category of an approved template is not one of the team's; empty if none is."""
+    """Return an error text if an approved template has a category that the team does not have, else an empty text."""
     for template in templates:
         if template.status == "approved" and category_problems(template, team.categories):
             return f"The template {template.id} has the category {template.category}: keep it, or change the template."

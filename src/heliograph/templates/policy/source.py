@@ -309,9 +309,12 @@ def _split(
 
 
 def _mark_host_slots(pieces: "list[Piece | _BlockTag]") -> "list[Piece | _BlockTag]":
-    """Set the context of slots in the hosts of links; `{{else}}` returns to the position before its block."""
+    """Set the context of each value placeholder that is in the host name of a link.
+
+    After `{{else}}`, the host text is again the one before the block.
+    """
     marked = list[Piece | _BlockTag]()
-    host: str | None = None  # text so far of the link's host; None outside a host
+    host: str | None = None  # the host name read so far of the current link; None outside a host name
     outer_hosts: list[str | None] = []
     literals_after = _next_literals(pieces)
     for index, piece in enumerate(pieces):
@@ -319,7 +322,7 @@ def _mark_host_slots(pieces: "list[Piece | _BlockTag]") -> "list[Piece | _BlockT
             case str():
                 host = _host_after(host, piece)
             case Slot(context=context, begins_path=begins_path) if host is not None:
-                # Slots of an address are already marked
+                # Placeholders in URL attributes already have a context for hosts
                 is_marked = begins_path or context in ("host", "query", "refused")
                 piece, host = piece if is_marked else _mark_in_host(piece, host, literals_after[index]), host + MASK
             case _BlockTag(keyword="else"):

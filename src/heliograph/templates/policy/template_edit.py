@@ -1,4 +1,4 @@
-"""Editing of templates: applies changed fields, decides who must approve, suggests prices, and compares versions."""
+"""Editing of templates: changed fields, whether an operator must approve, suggested message prices, comparison."""
 
 from bisect import bisect
 from collections import Counter

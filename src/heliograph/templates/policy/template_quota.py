@@ -10,7 +10,7 @@ from heliograph.domain.setup.records import Mode
 from heliograph.domain.setup.snapshot import DRAFT_KIND_BY_KIND, RecordId, Row, Setup
 from heliograph.templates.policy.check import TemplateProblem
 
-# Characters, including drafts and archived ones
+# Maximum characters of all templates and layouts of a team, including drafts and archived ones
 LENGTH_MAX_BY_MODE: dict[Mode, int] = {"live": 8 * MIB, "sandbox": 4 * MIB}
 TEMPLATES_MAX = 500  # maximum number of templates and layouts
 QUOTA_ADVICE = "Discard unused drafts, shorten long texts, or ask the operator, whose setup file can contain more."
