@@ -84,13 +84,13 @@ def demo(settings: Settings, examples: bool) -> None:
         click.echo("\n".join(lines))
         logs.log_only_warnings()  # the link stays the last line
 
-    with suggest_make_on_error():
+    with suggest_other_port():
         run(settings, "all", print_welcome, test_token=tokens["SANDBOX"])
 
 
 @contextmanager
-def suggest_make_on_error() -> Iterator[None]:
-    """If the demo was started by make and its port is in use, add a command for make to the error."""
+def suggest_other_port() -> Iterator[None]:
+    """Add to the error of a port in use, if `make run` started the demo, a `make run` command with another port."""
     try:
         yield
     except click.ClickException as error:

@@ -139,7 +139,7 @@ def dns(settings: Settings, name: str, as_json: bool) -> None:
 @with_settings(*STORE_FLAGS, "public_url")
 @JSON_OPTION
 def zone(settings: Settings, as_json: bool) -> None:
-    """Print the DNS records that the operator publishes: DKIM keys in dkim_zone, and consent to DMARC reports.
+    """Print the DNS records that the operator publishes: DKIM keys in dkim_zone, and permission for DMARC reports.
 
     \b
     heliograph domain zone

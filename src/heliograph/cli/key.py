@@ -35,7 +35,8 @@ def _check_cell(_: click.Context, __: click.Parameter, text: str) -> str:
 def key() -> None:
     """Create, list, rotate and revoke API keys.
 
-    Only a hash of a token is stored, and a hook's secret is stored encrypted: both are shown only once, at creation.
+    A key's token is stored only as a hash. A key for signed hooks (--hook) has a secret, which is stored encrypted.
+    Both are shown only once, at creation.
     """
 
 
