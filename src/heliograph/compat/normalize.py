@@ -110,7 +110,7 @@ def unwrap_base64(base64: str) -> str:
 
 
 def _split_entries(text: str, field: str) -> Iterator[str]:
-    """Yield the comma-separated entries. Invalid text is refused at once, so that parsing takes linear time."""
+    """Yield the mailboxes of a comma-separated list. Fails at the first invalid one, so that parsing time is linear."""
     position, count = 0, 0
     while match := _ENTRY.match(text, position):
         position, count = match.end() + 1, count + 1

@@ -69,7 +69,7 @@ CLIENT_FIELD_NAMES = {  # our field name → Postmark's
     "variables": "TemplateModel",
 }
 STATUS_BY_CODE = {10: 401, 100: 503, 429: 429}  # Postmark's code → HTTP status; all other codes have 422
-UNCHANGED_STATUSES = (404, 405, 413, 500)  # HTTP statuses that are not replaced in errors with DEFAULT_ERROR_CODE
+UNCHANGED_STATUSES = (404, 405, 413, 500)  # our statuses that errors with DEFAULT_ERROR_CODE keep
 # path prefix of an unsupported call → reason
 UNSUPPORTED = {
     "/email/bulk": "Bulk mail is not supported. Send up to 500 transactional mails with /email/batch.",

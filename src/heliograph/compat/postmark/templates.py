@@ -103,7 +103,7 @@ async def validate(call: Call) -> Response:
     base = Template(id="tpl_trial", team=call.team_id, channel="email", name="Trial")
     edited = await run_large(parsing_cost(call.json), _apply_edit, base, request)
     results: dict[str, Any] = {
-        field: _part_result(edited, part) for part, field in FIELD_BY_PART.items() if part in request.parts()
+        field: _validation_json(edited, part) for part, field in FIELD_BY_PART.items() if part in request.parts()
     }
     suggested_model = {name: f"{name}_Value" for name in edited.template.variables}
     if not edited.errors:
@@ -155,8 +155,8 @@ def _get_template(call: Call) -> Template:
     return template
 
 
-def _part_result(edited: EditResult, name: str) -> dict[str, Any]:
-    reasons = edited.errors.get(name, "").splitlines()
+def _validation_json(edited: EditResult, part: str) -> dict[str, Any]:
+    reasons = edited.errors.get(part, "").splitlines()
     errors = [{"Message": reason, "Line": None, "CharacterPosition": None} for reason in reasons]
     return {"ContentIsValid": not errors, "ValidationErrors": errors, "RenderedContent": None}
 

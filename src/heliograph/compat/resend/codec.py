@@ -128,7 +128,7 @@ def parse(raw: bytes) -> Any:
 
 
 def _file_lists_to_base64(raw: bytes) -> bytes:
-    """Return the body with each file's list of octets as base64. Other values are unchanged, and refused later."""
+    """Convert each file's list of octets to base64. Invalid lists are left unchanged, and refused later."""
     parts: list[bytes] = []
     copied, start = 0, raw.find(b'"')
     for _ in range(2 * JSON_VALUES_MAX):  # a body with more values is refused later
