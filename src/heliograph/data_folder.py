@@ -20,9 +20,9 @@ from heliograph.encryption import Cipher, DecryptionError
 SLOTS_MAX = 1000  # maximum process slots of a data folder
 MARK_ATTRIBUTE = "user.heliograph"  # extended attribute that marks the SQLite file
 BACKED_UP = "backed-up"  # name of the empty file whose modification time is the time of the last backup
-KEPT_KEYS_CONTEXT = "keys/kept"  # encryption context of kept keys: those that survive a rotation of the secret
-NO_KNOWN_SECRET = "none that is here"  # printed for values that no local master secret decrypts
-KEPT_PURPOSES = ("codes", "envelope", "ownership", "erasure")  # purposes of the kept keys
+KEPT_KEYS_CONTEXT = "keys/kept"  # encryption context of the kept keys
+NO_KNOWN_SECRET = "none that is here"  # label of the values that no local master secret decrypts
+KEPT_PURPOSES = ("codes", "envelope", "ownership", "erasure")  # purposes of the keys that a rotation does not change
 
 
 class ProcessSlot:
@@ -77,7 +77,7 @@ class Secrets:
         self.configured, self.configured_old = configured, configured_old
         self.file, self.next_file, self.old_file = (data / name for name in ("secret", "secret.new", "secret.old"))
         self._current: bytes | None = None  # None until the database says which secret is current
-        self._kept_keys: dict[str, str] = {}  # purpose → kept key in hex
+        self._kept_keys: dict[str, str] = {}  # purpose → key in hex, unchanged by rotations of the master secret
 
     def exists(self) -> bool:
         """Return whether a master secret exists, so that reading a key does not create a secret."""
@@ -130,7 +130,7 @@ class Secrets:
         return next_secrets
 
     def encrypt_kept_keys(self, cipher: Cipher) -> str:
-        """Return the keys that outlive this master secret, encrypted with `cipher`."""
+        """Return the keys that a rotation does not change, encrypted with `cipher`."""
         key_by_purpose = {purpose: self._derive_for(purpose).hex() for purpose in KEPT_PURPOSES}
         return cipher.encrypt(json.dumps(key_by_purpose).encode(), KEPT_KEYS_CONTEXT)
 
@@ -221,7 +221,7 @@ def read_database_counters(data: Path) -> dict[int, int]:
 
 
 def read_mark(file: Path) -> str | None:
-    """Return the mark that `mark_file` set on this file; None if it has none. A copy of the file has no mark."""
+    """Return the attribute value that `mark_file` set on this file; None if missing, as on a copy of the file."""
     try:
         return os.getxattr(file, MARK_ATTRIBUTE).decode()
     except OSError:
@@ -229,7 +229,7 @@ def read_mark(file: Path) -> str | None:
 
 
 def mark_file(file: Path) -> str | None:
-    """Mark the file with an extended attribute, which its copies lack; return the mark, or None if not supported."""
+    """Set an extended attribute on the file, which copies lack; return its value, or None if unsupported."""
     try:
         os.setxattr(file, MARK_ATTRIBUTE, secrets.token_hex(8).encode(), os.XATTR_CREATE)
     except OSError:
@@ -238,7 +238,7 @@ def mark_file(file: Path) -> str | None:
 
 
 def read_file_marks(data: Path) -> dict[int, str]:
-    """Return database id → mark of its file, for databases that were not shut down cleanly."""
+    """Return database id → the mark that its file had (see `mark_file`), unless it was shut down cleanly."""
     return {int(file.stem): file.read_text() for file in data.glob("witness/*.file") if file.stem.isdecimal()}
 
 
@@ -247,7 +247,7 @@ def save_file_mark(data: Path, database: int, file_mark: str) -> None:
 
 
 def delete_file_marks(data: Path) -> None:
-    """Delete the recorded marks, so that a database file moved after a clean shutdown is not taken for a copy."""
+    """Delete the recorded file marks after a clean shutdown, so that a moved database file is not taken for a copy."""
     for file in data.glob("witness/*.file"):
         file.unlink(missing_ok=True)
 

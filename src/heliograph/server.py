@@ -273,7 +273,7 @@ def _bind(for_what: str, host: str, port: int, setting: str) -> Listener:
     try:
         return listening.listen(host, port)
     except OSError as error:
-        reason = str(error.strerror or error).partition(" (while")[0]  # Python repeats the address there
+        reason = str(error.strerror or error).partition(" (while")[0]  # after that, Python repeats the address
         raise CannotListen(
             f"cannot listen{for_what} on {host}:{port}: {reason}. "
             f"Stop the other program, or choose another address with {setting}."

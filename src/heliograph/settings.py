@@ -218,9 +218,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     host: Annotated[str, SettingSpec(_address, flag=_LISTEN, name="listen")] = "127.0.0.1"
     port: int = 8700  # 0 for any free port
     database: Annotated[str, SettingSpec(_database, flag=_DATABASE)] = "sqlite:///heliograph.db"
-    # Cells that `serve` serves: schemas of the database with an installation each; empty: one installation, no cell
+    # Cells (PostgreSQL schemas, each a complete installation) that `serve` runs; empty: one installation, not a cell
     cells: Annotated[tuple[str, ...], SettingSpec(_cells)] = ()
-    cell: Annotated[str, _empty_as(_cell, "")] = ""  # cell that these settings are for; empty: all of `cells`
+    cell: Annotated[str, _empty_as(_cell, "")] = ""  # the one of `cells` that these settings apply to; empty: all
     checkpoint: Annotated[  # who checkpoints the SQLite WAL; external: Litestream
         Literal["own", "external"],
         _choice("own, or external where Litestream copies the database", "own", "external"),

@@ -192,13 +192,13 @@ def event_components() -> dict[str, Schema]:
 
 
 def event_schema_name(type_: str) -> str:
-    """Return the component's name for an event type, such as EmailBouncedEvent."""
+    """Return the name of an event type's OpenAPI component, such as EmailBouncedEvent."""
     return f"{_camel_case(type_)}Event"
 
 
 @cache
 def event_schema() -> Schema:
-    """Return the schema of all events: `oneOf` over `$defs`, keyed by event type and without references."""
+    """Return the JSON Schema of all events. `$defs` has one schema per event type, without references to components."""
     components = event_components()
     return {
         "$schema": DIALECT,

@@ -119,7 +119,8 @@ def _view(
         price=format_money(price_for(template, country) * count),
         missing=missing,
         unknown=unknown,
-        bounds=_bounds(team.templates[template.id], team, platform, base_url),  # of all languages, unlike `template`
+        # `template` has only the rendered language; the bounds are the maximum of all languages
+        bounds=_bounds(team.templates[template.id], team, platform, base_url),
     )
 
 

@@ -14,7 +14,7 @@ class PrioritySemaphore:
     """A semaphore whose slots are assigned to waiting messages by priority."""
 
     def __init__(self, slots: int) -> None:
-        self._slots = self._free = slots  # no task waits while a slot is free
+        self._slots = self._free = slots  # slots in total, and those that are free
         self._assigned = 0  # slots assigned to waiting tasks
         self._waiters: dict[Priority, deque[Slot]] = {}
 

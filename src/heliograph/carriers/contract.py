@@ -227,7 +227,7 @@ class Carriers:
         self._open_ids = set(enabled)
         for record in enabled.values():
             if record.id in self._instances and isinstance(self._instances[record.id][1], InvalidCarrier):
-                del self._instances[record.id]  # its file may be restored, without a change of the settings
+                del self._instances[record.id]  # build it again: a missing certificate file may exist now
             if replaced := self._rebuild_if_changed(record):
                 obsolete.append(replaced)
             self._instances[record.id][1].open()

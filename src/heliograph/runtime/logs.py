@@ -113,7 +113,7 @@ def configure(
 
 
 def log_only_warnings() -> None:
-    """Omit information from the log from now on."""
+    """Log only warnings and errors from now on."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
 
 

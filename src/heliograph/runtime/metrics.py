@@ -268,19 +268,22 @@ class ScrapeGauges:
 def render(gauges: ScrapeGauges) -> bytes:
     """Return all metrics and the scrape's gauges in Prometheus text format. Slow, but thread-safe."""
     registry = CollectorRegistry()
-    for collector in (_AllProcesses() if SHARED_FOLDER_VARIABLE in os.environ else REGISTRY, gauges):
+    for collector in (_AllProcessesCollector() if SHARED_FOLDER_VARIABLE in os.environ else REGISTRY, gauges):
         registry.register(collector)
     return generate_latest(registry)
 
 
-class _AllProcesses:
-    """Metrics of all processes with the same parent. Metrics without values are listed by name, as for one process."""
+class _AllProcessesCollector:
+    """Collects the metrics of all processes with the same parent, for prometheus-client.
+
+    Metrics without a value are included with name and help text, as they are with a single process.
+    """
 
     def collect(self) -> Iterable[Metric]:
         by_name = {family.name: family for family in MultiProcessCollector(None).collect()}  # type: ignore[no-untyped-call]
         yield from by_name.values()
         for family in REGISTRY.collect():
-            # without the library's own metrics, which describe a single process
+            # omit the library's own metrics, which describe a single process
             if family.name.startswith("heliograph_") and family.name not in by_name:
                 yield Metric(family.name, family.documentation, family.type)
 

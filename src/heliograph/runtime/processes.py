@@ -25,7 +25,7 @@ COMMAND = (sys.executable, "-P", "-m", "heliograph.cli.main")
 
 RESTART_DELAY_S = 0.5  # delay before a dead process is restarted; doubled if it died soon after its start
 RESTART_DELAY_MAX_S = 30.0
-STABLE_S = 60.0  # a process that dies sooner after its start has died early: the next restart is delayed longer
+STABLE_S = 60.0  # if a process dies within this time after its start, the delay before its restart doubles
 # An exit code is negative if the process was stopped before it had installed its signal handlers
 CLEAN_EXIT_CODES = (0, -signal.SIGTERM, -signal.SIGINT)
 DEATHS_MAX = 3  # the service stops if every process has died this many times in a row without becoming ready
@@ -203,7 +203,7 @@ class ProcessGroup:
         for number in self._numbers:
             old = self._children.get(number)
             if old is None or not await old.greeting or old.ended.done():
-                continue  # restarted anyway
+                continue  # not running: its next start uses the new program anyway
             if self._stopping.is_set():
                 return False
             new = await self._start(number)

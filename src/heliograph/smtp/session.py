@@ -242,7 +242,7 @@ class SmtpServerSession(Generic[Recipient]):
             self._reply(self._mail_rejection() or NEED_MAIL)
         elif path is None:
             self._reply("501 5.5.4 Syntax: RCPT TO:<address>")
-        elif not path[1].keys() <= {"NOTIFY", "ORCPT"}:  # accepted and ignored
+        elif not path[1].keys() <= {"NOTIFY", "ORCPT"}:  # these two parameters are permitted, but have no effect
             self._reply("555 5.5.4 RCPT supports only NOTIFY and ORCPT")
         elif not path[0].isascii() and not envelope.allows_utf8:
             self._reply("553 5.6.7 A non-ASCII address requires SMTPUTF8 with MAIL")

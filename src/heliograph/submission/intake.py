@@ -126,7 +126,10 @@ class MailIntake:
     async def _send(
         self, caller: Caller, submitted: SubmittedMail, size: int, dedup_recipients: list[Address]
     ) -> SendResult[EmailRecord]:
-        """Send the mail, or return the response stored for its key, which contains `dedup_recipients`."""
+        """Send the mail; if its idempotency key was used before, return the stored response.
+
+        A mail without a key gets one made from its Message-ID and `dedup_recipients`.
+        """
         context, fields = self._context, submitted_fields(submitted)
         header_overrides = HeaderOverrides(to=submitted.to, cc=submitted.cc, alternatives=submitted.alternatives)
         request = to_request(fields, EmailRequest)

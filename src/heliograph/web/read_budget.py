@@ -15,7 +15,7 @@ class ReadBudget:
         self._budget = budget or ByteBudget()
 
     async def reserve(self, request: Request, team: str, octets: int) -> None:
-        """Wait until `octets` bytes are available and reserve them, until the response is written."""
+        """Wait until `octets` bytes are available; reserve them until the response is written."""
         if octets <= PARSE_IN_THREAD_MIN:
             return
         size = min(COPIES_PER_READ * octets, self._budget.share)

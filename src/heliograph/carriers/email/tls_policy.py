@@ -78,7 +78,7 @@ def _unverified_context() -> ssl.SSLContext:
 
 def presented_chain(ssl_object: Any) -> list[bytes]:
     """Return the certificate chain (DER) that the server presented, its own certificate first."""
-    if hasattr(ssl_object, "get_unverified_chain"):  # Python 3.13
+    if hasattr(ssl_object, "get_unverified_chain"):  # since Python 3.13
         return list(ssl_object.get_unverified_chain())
     return [certificate.public_bytes(_DER) for certificate in ssl_object._sslobj.get_unverified_chain()]
 

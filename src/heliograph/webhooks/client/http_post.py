@@ -179,7 +179,7 @@ class _Connection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def is_quiet(self) -> bool:
-        """Return whether no bytes were received since the last response: they would be parsed as the next response."""
+        """Return whether nothing arrived since the last response: the parser would take it for the next response."""
         if self.transport.is_closing():
             return False
         try:

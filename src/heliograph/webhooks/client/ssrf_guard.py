@@ -47,8 +47,8 @@ class SsrfGuard:
     ) -> None:
         """Create the guard. `allow_private`: private networks that the operator allows.
 
-        `resolve`: by default, queries the system's name servers. Webhook bins of the service at `own_base_url` are
-        allowed even if its address is private; its other paths are not.
+        `resolve`: by default, queries the system's name servers. `own_base_url`: URL of this service. Its test
+        endpoints for webhooks (webhook bins) are allowed even at a private address; its other paths are not.
         """
         self._own_base_url = own_base_url
         allow = tuple(ip_network(text) for text in allow_private)

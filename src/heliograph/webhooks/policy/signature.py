@@ -35,7 +35,7 @@ def make_secret(entropy: bytes) -> str:
 
 
 def signature_headers(secrets: Sequence[str], event_id: str, timestamp_s: int, body: bytes) -> dict[str, str]:
-    """Return the headers with a signature by each secret, two in a rotation; `timestamp_s`: time of this attempt."""
+    """Return the headers, with a signature by each of `secrets`. `timestamp_s`: time of this delivery attempt."""
     signing = SignatureInput(secrets=secrets, event_id=event_id, timestamp_s=timestamp_s, body=body)
     return service_header(signing) | standard_headers(signing)
 
