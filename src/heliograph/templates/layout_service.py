@@ -63,8 +63,8 @@ async def save(
         if isinstance(current, Layout) and draft_or_current(setup, current) != loaded:
             raise InvalidRequest("Someone changed this layout while you were editing. Review it, then save again.")
         if not publish:
-            unsubmitted = new if new == loaded else replace(new, submitted_at=0)
-            return check_row_quota(actor, setup, new.team, drafts.draft_rows(setup, unsubmitted))
+            unsubmitted_draft = new if new == loaded else replace(new, submitted_at=0)
+            return check_row_quota(actor, setup, new.team, drafts.draft_rows(setup, unsubmitted_draft))
         return check_row_quota(actor, setup, new.team, _publish_rows(store, actor, setup, new, by_operator))
 
     def choose_action(setup: Setup) -> str:

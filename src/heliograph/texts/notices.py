@@ -203,10 +203,10 @@ def _bounces_text(notice: NoticeRow, setup: Setup, owner: str) -> tuple[str, ...
 def _credit_text(notice: NoticeRow, setup: Setup, owner: str) -> tuple[str, ...]:
     team = setup.teams.get(notice.team)
     currency = team.record.currency if team else ""
-    remaining = f"{notice.facts['credit']} {currency}".strip()
+    remaining_credit = f"{notice.facts['credit']} {currency}".strip()
     return (
-        f"Credit is low: {remaining}",
-        f"{owner} has {remaining} left, below the alert level of {notice.facts['mark']} {currency}.",
+        f"Credit is low: {remaining_credit}",
+        f"{owner} has {remaining_credit} left, below the alert level of {notice.facts['mark']} {currency}.",
         "Add credit soon. When it runs out, messages with a price are refused.",
         "View billing",
         "credit",

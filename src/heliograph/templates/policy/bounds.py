@@ -270,7 +270,10 @@ class _SizeSum:
         self, pieces: Sequence[str | Slot], list_: str | None, state_by_slot: Mapping[tuple[str | None, str], str]
     ) -> int:
         """Return the octets of a URL whose first value has the shortest scheme; 0 if the URL is rendered as #."""
-        total, scheme_saving = len(pieces) // 2, None  # `/` separators that may be inserted after the host
+        total, scheme_saving = (
+            len(pieces) // 2,
+            None,
+        )  # `total` starts with the `/` that may be inserted after each host
         for index, piece in enumerate(pieces):
             slot_list = list_ if isinstance(piece, Slot) and piece.scope == "item" else None
             state = state_by_slot.get((slot_list, piece.name), "") if isinstance(piece, Slot) else ""
@@ -358,7 +361,7 @@ class _ListTerm:
         return self._max_size(frozenset(outer for outer, _ in self._sizes if _conditions_hold(outer, states)))
 
     def split(self) -> "list[_Term]":
-        """Return one term per outer condition, each with its own maximum; their sum is never an underestimate."""
+        """Return one term per condition on customer variables. The sum of their maxima is never too low."""
         return [_Term(outer, self._max_size(frozenset({outer}))) for outer in {outer for outer, _ in self._sizes}]
 
     def _max_size(self, outer: frozenset[Conditions]) -> Size:

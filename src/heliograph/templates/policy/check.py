@@ -103,8 +103,10 @@ def find_template(team: Team, template_id: str, channel: Channel, restricted_key
 def placeholder_names(template: Template) -> list[str]:
     """Return the variables used in the template, in order; for WhatsApp also the brand name, which is a parameter."""
     fields = item_fields_of(template)
-    parsed = [compile_source(source, part == "html", fields) for part, source in sources_by_part(template).items()]
-    names = [use.name for part_compiled in parsed for use in part_compiled.uses if use.list is None]
+    compiled_parts = [
+        compile_source(source, part == "html", fields) for part, source in sources_by_part(template).items()
+    ]
+    names = [use.name for part_compiled in compiled_parts for use in part_compiled.uses if use.list is None]
     if template.channel == "whatsapp" and template.body:
         return list(dict.fromkeys(_whatsapp_parameters(compile_source(template.body, False).pieces)))
     return list(dict.fromkeys(names))
@@ -187,8 +189,8 @@ def _category_problems(template: Template) -> Iterator[TemplateProblem]:
 def _source_problems(template: Template, locale: str | None) -> Iterator[TemplateProblem]:
     """Yield the problems of a template's parts in one language."""
     for part, written in sources_by_part(template).items():
-        parsed = compile_source(written, part == "html", item_fields_of(template))
-        source = parsed.source
+        compiled_source = compile_source(written, part == "html", item_fields_of(template))
+        source = compiled_source.source
 
         def problem(code: str, offset: int | None, text: str) -> TemplateProblem:
             line = None if offset is None else source.count("\n", 0, offset) + 1  # noqa: B023
@@ -200,15 +202,15 @@ def _source_problems(template: Template, locale: str | None) -> Iterator[Templat
         }
         for syntax, offset in first_by_syntax.items():
             yield problem("foreign_syntax", offset, f"{syntax} isn't supported. {_ADVICE_BY_SYNTAX[syntax]}")
-        for offset, invalid in parsed.invalid_placeholders:
+        for offset, invalid in compiled_source.invalid_placeholders:
             if not invalid.startswith("{{{"):
                 yield problem(
                     "not_a_placeholder",
                     offset,
                     f"{quoted(invalid)} is not a placeholder: {placeholder_advice(invalid)}",
                 )
-        yield from (problem(fault.code, fault.offset, fault.text) for fault in parsed.faults)
-        for offset, message in islice(_undeclared_uses(template, parsed.uses), UNDECLARED_MAX):
+        yield from (problem(fault.code, fault.offset, fault.text) for fault in compiled_source.faults)
+        for offset, message in islice(_undeclared_uses(template, compiled_source.uses), UNDECLARED_MAX):
             yield problem("unknown_variable", offset, message)
         for name, offset in first_offsets_in_scope(source, "customer").items():
             if template.shapes.get(name, VariableType()).list:
@@ -216,15 +218,15 @@ def _source_problems(template: Template, locale: str | None) -> Iterator[Templat
                     f"{name} is a list: write {{{{#each customer.{name}}}}} … {{{{/each}}}} with its fields, as in"
                 )
                 yield problem("unknown_variable", offset, f"{message} {{{{item.{template.shapes[name].list[0]}}}}}")
-        if parsed.content_count:
+        if compiled_source.content_count:
             offset = next(token.start() for token in TOKEN.finditer(source) if token[10])
             yield problem("misplaced_placeholder", offset, "{{content}} only works in layouts")
-        if disallowed := parsed.blocks & _disallowed_blocks(template.channel, part):
+        if disallowed := compiled_source.blocks & _disallowed_blocks(template.channel, part):
             first = next(token for token in TOKEN.finditer(source) if disallowed & {token[5], token[9]})
             location = "a WhatsApp template" if template.channel == "whatsapp" else f"the {part}"
             message = f"{{{{#{first[5] or first[9]}}}}} can't be used in {location}"
             yield problem("misplaced_block", first.start(), message)
-        if _expanded_count(parsed.pieces, template.shapes) > EXPANDED_PIECES_MAX:
+        if _expanded_count(compiled_source.pieces, template.shapes) > EXPANDED_PIECES_MAX:
             yield problem("too_long", None, "its lists can become too long: lower a max")
 
 
@@ -419,9 +421,9 @@ def check_layout(layout: Layout) -> list[TemplateProblem]:
             message = f"it has {len(source):,} characters, the maximum is {LENGTH_MAX_BY_PART[part]:,}"
             problems.append(_error("too_long", part, message))
             continue
-        parsed = compile_source(source, part == "html")
-        for code, offset, message in _layout_faults(parsed):
-            line = None if offset is None else parsed.source.count("\n", 0, offset) + 1
+        compiled_source = compile_source(source, part == "html")
+        for code, offset, message in _layout_faults(compiled_source):
+            line = None if offset is None else compiled_source.source.count("\n", 0, offset) + 1
             problems.append(TemplateProblem(code=code, part=part, line=line, text=message))
     return problems
 

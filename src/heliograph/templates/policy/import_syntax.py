@@ -50,18 +50,18 @@ class _Converter:
 
     def _convert_tag(self, tag: re.Match[str]) -> str:
         self._offset = tag.start()
-        inside = tag[1] if tag[1] is not None else tag[2]
-        if inside.startswith("!"):
+        tag_content = tag[1] if tag[1] is not None else tag[2]
+        if tag_content.startswith("!"):
             return ""
-        if inside == "@content":
+        if tag_content == "@content":
             return "{{content}}"
-        if inside[:1] in ("#", "^", "/") or inside == "else":
-            return self._convert_block_tag(inside, tag)
-        if insert := _INSERT_HELPER.fullmatch(inside):
-            inside, default = insert[1], insert[2]
-            if default and (name := self._variable_name(inside)):
+        if tag_content[:1] in ("#", "^", "/") or tag_content == "else":
+            return self._convert_block_tag(tag_content, tag)
+        if insert := _INSERT_HELPER.fullmatch(tag_content):
+            tag_content, default = insert[1], insert[2]
+            if default and (name := self._variable_name(tag_content)):
                 self._result.fallback[name.partition(".")[2]] = default
-        name = self._variable_name(inside) if _VARIABLE_PATH.fullmatch(inside) else None
+        name = self._variable_name(tag_content) if _VARIABLE_PATH.fullmatch(tag_content) else None
         if name is None:
             return self._keep_unsupported(tag[0])
         if tag[1] is not None:
@@ -109,8 +109,8 @@ class _Converter:
     def _open_section(self, word: str, tag: re.Match[str]) -> str:
         """Convert `{{#person}}` to a condition, or to a scope of nested names if the section contains other names."""
         end = re.compile(rf"\{{\{{\s*/\s*{re.escape(word)}\s*\}}\}}").search(self._source, tag.end())
-        inner = self._source[tag.end() : end.start() if end else tag.end()]
-        names = {(nested[1] or nested[2] or "").strip() for nested in _TEMPLATE_TAG.finditer(inner)}
+        inner_source = self._source[tag.end() : end.start() if end else tag.end()]
+        names = {(nested[1] or nested[2] or "").strip() for nested in _TEMPLATE_TAG.finditer(inner_source)}
         if not names - {word, ".", "this", "else", "^"}:
             return self._open_condition(word, word, tag[0], is_negated=False)
         name = self._variable_name(word) if _VARIABLE_PATH.fullmatch(word) else None
@@ -129,15 +129,15 @@ class _Converter:
             return top.path if top and top.kind == "if" else None
         if path.startswith(("customer.", "brand.")):
             return path
-        inner = next((section for section in reversed(self._open) if section.kind in ("each", "scope")), None)
+        inner_section = next((section for section in reversed(self._open) if section.kind in ("each", "scope")), None)
         root_prefix = _ROOT_PREFIX.match(path)
         relative = path[root_prefix.end() :] if root_prefix else _THIS_PREFIX.sub("", path, count=1)
         name = relative.lower()
         if not NAME.fullmatch(name):
             return None
-        if root_prefix or inner is None:
+        if root_prefix or inner_section is None:
             return f"customer.{name}"
-        return f"item.{name}" if inner.kind == "each" else f"{inner.path}.{name}"
+        return f"item.{name}" if inner_section.kind == "each" else f"{inner_section.path}.{name}"
 
     def _keep_unsupported(self, original: str, closed_by: str = "") -> str:
         if len(self._result.unsupported) < NOTES_MAX:

@@ -16,9 +16,9 @@ from heliograph.templates.policy.template_approvals import revision_of
 
 def apply_fields(base: Layout, changes: Mapping[str, Any]) -> tuple[Layout, dict[str, str]]:
     """Return `base` with the fields in `changes` (None removes a field), and an error text for each invalid field."""
-    removed = {name: None for name, value in changes.items() if value is None}
+    removed_fields = {name: None for name, value in changes.items() if value is None}
     fields, errors = read_layout_fields({name: value for name, value in changes.items() if value is not None})
-    return msgspec.convert(msgspec.to_builtins(base) | fields | removed, Layout), errors
+    return msgspec.convert(msgspec.to_builtins(base) | fields | removed_fields, Layout), errors
 
 
 def find_draft(setup: Setup, id_: str) -> Layout | None:
@@ -32,8 +32,8 @@ def find_draft(setup: Setup, id_: str) -> Layout | None:
 def list_pending(setup: Setup) -> list[Layout]:
     """Return all drafts of the instance that wait for an operator."""
     drafts = (find_draft(setup, id_) for kind, id_ in setup.records if kind in ("layout", "layout_draft"))
-    pending = {draft.id: draft for draft in drafts if draft and draft.submitted_at and draft.team in setup.teams}
-    return sorted(pending.values(), key=lambda draft: (setup.teams[draft.team].record.name, draft.name))
+    pending_drafts = {draft.id: draft for draft in drafts if draft and draft.submitted_at and draft.team in setup.teams}
+    return sorted(pending_drafts.values(), key=lambda draft: (setup.teams[draft.team].record.name, draft.name))
 
 
 def find_submitted(setup: Setup, id_: str, revision: str | None) -> Layout | None:

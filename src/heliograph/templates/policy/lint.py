@@ -135,8 +135,8 @@ def _unclosed_tags(html: _ParsedHtml) -> Warnings:
             token = next(tokens, None)
         if not tag.name:
             continue
-        inside = tag.attributes[-1].end() if tag.attributes else tag.name_end
-        if not html.masked[inside : tag.end].endswith(">"):
+        attributes_end = tag.attributes[-1].end() if tag.attributes else tag.name_end
+        if not html.masked[attributes_end : tag.end].endswith(">"):
             yield "unclosed_tag", tag.start, f"<{_display_name(tag)} has no >"
         elif not tag.is_opening(html.masked):
             stack, unclosed = _close_tag(stack, tag.name)

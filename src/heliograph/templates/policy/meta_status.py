@@ -76,14 +76,14 @@ def category_of(team: Team, name: str, language: str) -> str | None:
 def apply_update(update: UpstreamUpdate, team: Team) -> UpstreamTemplate | None:
     """Return a template's status after an update; None if the update is repeated or older than the known status."""
     initial = UpstreamTemplate(team=team.record.id, name=update.name, language=update.language)
-    known = team.upstream.get((update.name, update.language), initial)
-    if update.at < (known.at if update.status else known.quality_at):
+    known_status = team.upstream.get((update.name, update.language), initial)
+    if update.at < (known_status.at if update.status else known_status.quality_at):
         return None
     if update.status:
-        new = msgspec.structs.replace(known, status=update.status, reason=update.reason, at=update.at)
+        new = msgspec.structs.replace(known_status, status=update.status, reason=update.reason, at=update.at)
     else:
-        new = msgspec.structs.replace(known, quality=update.quality, quality_at=update.at)
-    return None if known is not initial and _reported_fields(new) == _reported_fields(known) else new
+        new = msgspec.structs.replace(known_status, quality=update.quality, quality_at=update.at)
+    return None if known_status is not initial and _reported_fields(new) == _reported_fields(known_status) else new
 
 
 def _reported_fields(status: UpstreamTemplate) -> tuple[str, str, str]:

@@ -17,7 +17,7 @@ _ERROR_POSITION = re.compile(r"position (\d+)")
 
 
 def parsing_cost(fields: Any) -> int:
-    """Return the size to pass to `run_large`. If a field is MJML, whose compilation is slow, it selects a thread."""
+    """Return the size to pass to `run_large`: for MJML, whose compilation is slow, always large enough for a thread."""
     texts = list(_iterate_texts(fields))
     if any(_MJML_START.match(text) for text in texts):
         return PARSE_IN_THREAD_MIN + 1

@@ -127,16 +127,16 @@ def placeholder_advice(invalid: str) -> str:
     match = _ANY_PLACEHOLDER.match(invalid)
     if not match:
         return "close it with }}, as in {{name}}"
-    inside = match[1].strip()
-    if inside.isdecimal():
+    content = match[1].strip()
+    if content.isdecimal():
         return "numbered placeholders aren't supported, use the variable's name, as in {{order.id}}"
-    if inside in ("customer", "brand"):
-        return f"say which, as in {{{{{inside}.name}}}}"
-    if "|" in inside:
+    if content in ("customer", "brand"):
+        return f"say which, as in {{{{{content}.name}}}}"
+    if "|" in content:
         return "a format is number, percent, money:EUR, date, time or datetime, as in {{total|number}}"
-    if _BLOCK_SYNTAX.search(inside):
+    if _BLOCK_SYNTAX.search(content):
         return "write {{#each items}}, {{#if name}}, {{else}}, {{/each}} or {{/if}}"
-    name = inside if NAME.fullmatch(inside) else _to_snake_case(inside)
+    name = content if NAME.fullmatch(content) else _to_snake_case(content)
     if not NAME.fullmatch(name):
         return "names use a-z, 0-9 and _ and start with a letter, as in {{name}}"
     if len(name) > NAME_MAX:

@@ -52,11 +52,11 @@ def render(template: Template, values: Values, brand: Mapping[str, str], layout:
     """
     values, parts = with_fallback_values(template, values), {}
     item_fields = item_fields_of(template) if template.shapes else ()
-    remaining = BODY_OCTETS_MAX  # remaining octets for html and text together
+    remaining_octets = BODY_OCTETS_MAX  # remaining octets for html and text together
     for part in PARTS:
         if (source := getattr(template, part)) is None:
             continue
-        limit = _OCTETS_MAX_BY_PART.get(part, remaining)
+        limit = _OCTETS_MAX_BY_PART.get(part, remaining_octets)
         writer = _Writer(template, values, brand, limit, part)
         pieces = compile_source(source, part == "html", item_fields).pieces
         layout_source = getattr(layout, part, None) if layout and part in ("html", "text") else None
@@ -66,7 +66,7 @@ def render(template: Template, values: Values, brand: Mapping[str, str], layout:
         else:
             writer.write(pieces, NO_VALUES)
         if part in ("html", "text"):
-            remaining = limit - writer.size
+            remaining_octets = limit - writer.size
         parts[part] = "".join(writer.texts)
     return Rendered(**dict.fromkeys(PARTS) | parts)
 

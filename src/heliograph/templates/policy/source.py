@@ -313,7 +313,7 @@ def _mark_host_slots(pieces: "list[Piece | _BlockTag]") -> "list[Piece | _BlockT
 
     After `{{else}}`, the host text is again the one before the block.
     """
-    marked = list[Piece | _BlockTag]()
+    marked_pieces = list[Piece | _BlockTag]()
     host: str | None = None  # the host name read so far of the current link; None outside a host name
     outer_hosts: list[str | None] = []
     literals_after = _next_literals(pieces)
@@ -332,16 +332,16 @@ def _mark_host_slots(pieces: "list[Piece | _BlockTag]") -> "list[Piece | _BlockT
             case _BlockTag():
                 host_before = outer_hosts.pop() if outer_hosts else None
                 host = host_before if host is None else host  # either branch may have been rendered
-        marked.append(piece)
-    return marked
+        marked_pieces.append(piece)
+    return marked_pieces
 
 
 def _next_literals(pieces: "Sequence[Piece | _BlockTag]") -> list[str]:
-    """Return for each position the next literal; empty if no literal follows."""
-    literals, last = list[str](), ""
+    """Return for each piece the next literal text after it; empty if none follows."""
+    literals, next_literal = list[str](), ""
     for piece in reversed(pieces):
-        literals.append(last)
-        last = piece if isinstance(piece, str) else last
+        literals.append(next_literal)
+        next_literal = piece if isinstance(piece, str) else next_literal
     return literals[::-1]
 
 

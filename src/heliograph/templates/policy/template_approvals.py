@@ -40,8 +40,8 @@ def list_pending(setup: Setup) -> list[TemplateDraftState]:
     """Return all drafts of the instance that wait for an operator."""
     kinds = ("template", "template_draft")
     drafts = (find_draft(setup, id_) for kind, id_ in setup.records if kind in kinds)
-    pending = {draft.template.id: draft for draft in drafts if draft and draft.awaits_approval}
-    return sorted(pending.values(), key=lambda draft: (draft.team.record.name, draft.template.name))
+    pending_drafts = {draft.template.id: draft for draft in drafts if draft and draft.awaits_approval}
+    return sorted(pending_drafts.values(), key=lambda draft: (draft.team.record.name, draft.template.name))
 
 
 def find_draft(setup: Setup, id_: str) -> TemplateDraftState | None:
@@ -84,8 +84,8 @@ def refuse_rows(setup: Setup, id_: str, revision: str, reason: str) -> list[Row]
     draft = find_draft_revision(setup, id_, revision)
     if draft.template.refused_reason == reason:
         return []
-    refused = replace(draft.template, refused_reason=reason, submitted_at=0)
-    return draft_rows(setup, refused, draft.author or "", draft.saved_at or 0)
+    refused_draft = replace(draft.template, refused_reason=reason, submitted_at=0)
+    return draft_rows(setup, refused_draft, draft.author or "", draft.saved_at or 0)
 
 
 def discard_rows(setup: Setup, id_: str) -> list[Row]:

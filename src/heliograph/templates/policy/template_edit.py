@@ -35,9 +35,9 @@ LINES_MAX = 1000  # maximum lines shown per field
 
 def apply_fields(base: Template, changes: Mapping[str, Any]) -> tuple[Template, dict[str, str]]:
     """Return `base` with the fields in `changes` (None removes a field), and an error text for each invalid field."""
-    removed = {name: None for name, value in changes.items() if value is None}
+    removed_fields = {name: None for name, value in changes.items() if value is None}
     fields, invalid = read_template_fields({name: value for name, value in changes.items() if value is not None})
-    new = msgspec.convert(msgspec.to_builtins(base) | to_record_fields(fields) | removed, Template)
+    new = msgspec.convert(msgspec.to_builtins(base) | to_record_fields(fields) | removed_fields, Template)
     return new, {name: _sentence(message) for name, message in invalid.items()}
 
 
@@ -70,14 +70,14 @@ def edit_template(base: Template, changes: Mapping[str, Any]) -> EditResult:
         for declaration in changes["variables"]
     ]
     declared = [declared_name(declaration) for declaration in declarations]
-    known = {*declared, *([VARIABLE] if base.channel == "email" else ())}
+    known_names = {*declared, *([VARIABLE] if base.channel == "email" else ())}
     translations = changes.get("locales", {}).values()
     texts = [text for version in (changes, *translations) for part in PARTS if (text := version.get(part))]
     item_fields = (*_declared_fields(declarations), *guess_item_fields(texts, declared))
-    added = {name: fields for name, fields in used_names(texts, item_fields).items() if name not in known}
-    declarations += [{"name": name, "list": fields} if fields else name for name, fields in added.items()]
+    added_fields = {name: fields for name, fields in used_names(texts, item_fields).items() if name not in known_names}
+    declarations += [{"name": name, "list": fields} if fields else name for name, fields in added_fields.items()]
     new, errors = apply_and_check(base, {**changes, "variables": declarations})
-    return EditResult(new, errors, list(added))
+    return EditResult(new, errors, list(added_fields))
 
 
 def _declared_fields(declarations: list[Declaration]) -> ItemFields:
@@ -102,23 +102,25 @@ def save_rows(
         is_same_price = old is not None and old.status != "draft" and (old.price, old.prices) == (new.price, new.prices)
         check_price(new, free=free or is_same_price)
         return publish_rows(setup, new)
-    priced = replace(with_prices(setup.teams[new.team], new)[0], refused_reason="", unfinished=False, submitted_at=0)
-    if setup.records.get(("template", new.id)) == priced:
+    priced_template = replace(
+        with_prices(setup.teams[new.team], new)[0], refused_reason="", unfinished=False, submitted_at=0
+    )
+    if setup.records.get(("template", new.id)) == priced_template:
         return []
     if publishes_at_once(setup, new, by_operator=False):
-        return publish_rows(setup, priced)
-    return submit_rows(setup, priced, author, saved_at)
+        return publish_rows(setup, priced_template)
+    return submit_rows(setup, priced_template, author, saved_at)
 
 
 def submit_rows(setup: Setup, new: Template, author: str, submitted_at: int) -> list[Row]:
     """Return the rows that submit a template for approval; empty if the same draft is already submitted."""
-    priced = replace(
+    priced_template = replace(
         with_prices(setup.teams[new.team], new)[0], refused_reason="", unfinished=False, submitted_at=submitted_at
     )
-    existing, draft = find_draft(setup, new.id), replace(priced, status="draft")
-    if existing and replace(existing.template, submitted_at=submitted_at, version=priced.version) == draft:
+    existing, draft = find_draft(setup, new.id), replace(priced_template, status="draft")
+    if existing and replace(existing.template, submitted_at=submitted_at, version=priced_template.version) == draft:
         return []
-    return draft_rows(setup, priced, author, submitted_at)
+    return draft_rows(setup, priced_template, author, submitted_at)
 
 
 def _check_layout(setup: Setup, new: Template) -> None:
@@ -141,13 +143,16 @@ def publishes_at_once(setup: Setup, new: Template, *, by_operator: bool) -> bool
 def unsubmitted_rows(setup: Setup, new: Template, *, by_operator: bool, author: str, saved_at: int) -> list[Row]:
     """Return the rows that save a draft without submitting it; the template in use does not change."""
     _check_layout(setup, new)
-    priced = new if by_operator else with_prices(setup.teams[new.team], new)[0]
-    unsubmitted = replace(priced, unfinished=True, status="draft", submitted_at=0)
+    priced_template = new if by_operator else with_prices(setup.teams[new.team], new)[0]
+    unsubmitted_draft = replace(priced_template, unfinished=True, status="draft", submitted_at=0)
     draft, live = find_draft(setup, new.id), setup.records.get(("template", new.id))
-    newest = draft.template if draft else live
-    if isinstance(newest, Template) and replace(unsubmitted, **_approval_fields(newest)) == newest:
+    newest_template = draft.template if draft else live
+    if (
+        isinstance(newest_template, Template)
+        and replace(unsubmitted_draft, **_approval_fields(newest_template)) == newest_template
+    ):
         return []
-    return draft_rows(setup, unsubmitted, author, saved_at)
+    return draft_rows(setup, unsubmitted_draft, author, saved_at)
 
 
 def _approval_fields(template: Template) -> dict[str, Any]:
@@ -167,14 +172,14 @@ def with_prices(team: Team, new: Template) -> tuple[Template, bool]:
     kind = _price_kind(new)
     if old and old.status != "draft" and _price_kind(old) == kind:
         return replace(new, price=old.price, prices=old.prices), True
-    similar = [
+    same_kind_templates = [
         template
         for template in team.templates.values()
         if _price_kind(template) == kind and template.status == "approved"
     ]
     if new.channel != "email":
-        similar = [template for template in similar if template.price]
-    most_expensive = max(similar, key=lambda template: template.price, default=None)
+        same_kind_templates = [template for template in same_kind_templates if template.price]
+    most_expensive = max(same_kind_templates, key=lambda template: template.price, default=None)
     if most_expensive is None:
         return replace(new, price=old.price if old else 0, prices=old.prices if old else {}), new.channel == "email"
     return replace(new, price=most_expensive.price, prices=most_expensive.prices), True
@@ -218,8 +223,8 @@ def compare(old: msgspec.Struct, new: msgspec.Struct, fields: Sequence[str] = CO
         before, after = _to_lines(getattr(old, field)), _to_lines(getattr(new, field))
         if before != after:
             lines = _near_changes(list(_compare_lines(before, after)))
-            hidden = len(lines) - LINES_MAX
-            note = [(" ", f"… {hidden:,} more lines")] if hidden > 0 else []
+            hidden_count = len(lines) - LINES_MAX
+            note = [(" ", f"… {hidden_count:,} more lines")] if hidden_count > 0 else []
             result.append(Difference(field, lines[:LINES_MAX] + note))
     return result
 
@@ -234,12 +239,16 @@ def _compare_lines(before: list[str], after: list[str]) -> Iterator[tuple[str, s
         while old_at < end and new_at < new_end and before[old_at] == after[new_at]:
             yield " ", before[old_at]
             old_at, new_at = old_at + 1, new_at + 1
-        same = 0
-        while old_at < end - same and new_at < new_end - same and before[end - same - 1] == after[new_end - same - 1]:
-            same += 1
-        yield from (("-", line) for line in before[old_at : end - same])
-        yield from (("+", line) for line in after[new_at : new_end - same])
-        yield from ((" ", line) for line in before[end - same : end])
+        equal_lines = 0
+        while (
+            old_at < end - equal_lines
+            and new_at < new_end - equal_lines
+            and before[end - equal_lines - 1] == after[new_end - equal_lines - 1]
+        ):
+            equal_lines += 1
+        yield from (("-", line) for line in before[old_at : end - equal_lines])
+        yield from (("+", line) for line in after[new_at : new_end - equal_lines])
+        yield from ((" ", line) for line in before[end - equal_lines : end])
         old_at, new_at = end, new_end
 
 
@@ -247,30 +256,30 @@ def _anchors(before: list[str], after: list[str]) -> list[tuple[int, int]]:
     """Return the positions of the longest common sequence of lines that occur once in each text."""
     counts, new_counts = Counter(before), Counter(after)
     position_by_line = {line: at for at, line in enumerate(after) if counts[line] == new_counts[line] == 1}
-    ends: list[int] = []  # smallest end position of a sequence of each length
-    runs: list[list[Any] | None] = []  # that sequence as a linked list: last pair, previous
+    end_positions: list[int] = []  # smallest end position of a sequence of each length
+    runs: list[list[Any] | None] = []  # that sequence as a linked list: [last pair of positions, the list before it]
     for at, line in enumerate(before):
         position = position_by_line.get(line)
         if position is not None:
-            length = bisect(ends, position)
+            length = bisect(end_positions, position)
             run = [(at, position), runs[length - 1] if length else None]
-            ends[length : length + 1], runs[length : length + 1] = [position], [run]
-    pairs, last = [], runs[-1] if runs else None
-    while last:
-        pairs.append(last[0])
-        last = last[1]
+            end_positions[length : length + 1], runs[length : length + 1] = [position], [run]
+    pairs, node = [], runs[-1] if runs else None
+    while node:
+        pairs.append(node[0])
+        node = node[1]
     return pairs[::-1]
 
 
 def _near_changes(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the changed lines with CONTEXT_LINES lines around each."""
-    near = {
+    shown_lines = {
         at + step
         for at, (sign, _) in enumerate(lines)
         if sign != " "
         for step in range(-CONTEXT_LINES, CONTEXT_LINES + 1)
     }
-    return [line for at, line in enumerate(lines) if at in near]
+    return [line for at, line in enumerate(lines) if at in shown_lines]
 
 
 def _to_lines(value: Any) -> list[str]:

@@ -105,9 +105,13 @@ def check_variables_size(variables: dict[str, Any] | None) -> None:
 def _flatten(group: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     for key, value in group.items():
         if isinstance(value, dict) and value:
-            inner = f"{prefix}{key}."
+            inner_prefix = f"{prefix}{key}."
             # No template declares a name this long. All nested members share the shortened name, to limit the output.
-            yield from _flatten(value, inner) if len(inner) <= 2 * NAME_MAX else [(f"{inner[:NAME_MAX]}…", "")]
+            yield from (
+                _flatten(value, inner_prefix)
+                if len(inner_prefix) <= 2 * NAME_MAX
+                else [(f"{inner_prefix[:NAME_MAX]}…", "")]
+            )
         elif value is not None:
             name = prefix + key
             yield (name, value) if len(name) <= 2 * NAME_MAX else (f"{name[:NAME_MAX]}…", "")
@@ -227,17 +231,17 @@ def missing_and_unknown(template: Template, values: Values) -> tuple[list[str], 
     declared.pop(BRAND_NAME, None)
     values_by_name = {**values.texts, **values.lists} if values.lists else values.texts
     not_required = {*values_by_name, *template.optional, *template.fallback}
-    missing = [name for name in declared if name not in not_required]
-    unknown = [name for name in values_by_name if name not in declared]
+    missing_names = [name for name in declared if name not in not_required]
+    unknown_names = [name for name in values_by_name if name not in declared]
     if values.empty_objects:
         paths = [name.split(".") for name in declared]
         groups = {".".join(parts[:count]) for parts in paths for count in range(1, len(parts) + 1)}
-        unknown += sorted(values.empty_objects - groups)
+        unknown_names += sorted(values.empty_objects - groups)
     for name, shape in template.shapes.items():
         for index, item in enumerate(values.lists.get(name, ()) if shape.list else ()):
-            missing += [f"{name}[{index}].{field}" for field in shape.list if field not in item.texts]
-            unknown += [f"{name}[{index}].{field}" for field in item.texts if field not in shape.list]
-    return missing, unknown
+            missing_names += [f"{name}[{index}].{field}" for field in shape.list if field not in item.texts]
+            unknown_names += [f"{name}[{index}].{field}" for field in item.texts if field not in shape.list]
+    return missing_names, unknown_names
 
 
 def check_variables(template: Template, values: Values) -> None:
