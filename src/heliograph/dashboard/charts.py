@@ -76,8 +76,8 @@ def buckets(span: str, now: int, zone: tzinfo = UTC) -> list[Bucket]:
     """
     unit, label, name, label_interval = BUCKETS_BY_SPAN[span]
     if unit == "hour":
-        last = datetime.fromtimestamp(now // HOUR_MS * HOUR_MS // 1000, UTC)
-        starts = [(last + timedelta(hours=offset)).astimezone(zone) for offset in range(-23, 2)]
+        last_hour = datetime.fromtimestamp(now // HOUR_MS * HOUR_MS // 1000, UTC)
+        starts = [(last_hour + timedelta(hours=offset)).astimezone(zone) for offset in range(-23, 2)]
     else:
         today = datetime.fromtimestamp(now // 1000, zone).replace(hour=0, minute=0, second=0)
         months = [today.year * 12 + today.month - 1 + offset for offset in range(-11, 2)]
@@ -204,11 +204,11 @@ def draw_sparkline(values: Sequence[int]) -> Markup:
 
 def _caption(series: Sequence[Series], column: Sequence[float | None], format_value: Callable[[float], str]) -> str:
     """Return the caption of a bar; empty if the bar has no data."""
-    known = [(item.name, value) for item, value in zip(series, column, strict=True) if value]
-    if not known:
+    known_values = [(item.name, value) for item, value in zip(series, column, strict=True) if value]
+    if not known_values:
         return format_value(0) if None not in column and len(series) == 1 else ""
     return ", ".join(
-        f"{format_value(value)} {name}" if len(series) > 1 else format_value(value) for name, value in known
+        f"{format_value(value)} {name}" if len(series) > 1 else format_value(value) for name, value in known_values
     )
 
 

@@ -112,8 +112,8 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     def teams(self) -> list[Team]:
         """Return the teams that this user may open, sorted by name."""
         all_teams = self.setup.teams.items()
-        visible = [team for id_, team in all_teams if self.can_view("operator") or id_ in self.roles]
-        return sorted(visible, key=lambda team: team.record.name.casefold())
+        visible_teams = [team for id_, team in all_teams if self.can_view("operator") or id_ in self.roles]
+        return sorted(visible_teams, key=lambda team: team.record.name.casefold())
 
     @property
     def pending_approvals(self) -> int:

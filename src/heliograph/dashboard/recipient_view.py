@@ -201,9 +201,9 @@ def summarize(views: Sequence[RecipientPageView]) -> str:
     """Return one sentence that summarizes several recipients."""
     count = len(views)
     unreached = sum(view.is_unreached for view in views)
-    pending = sum(view.explanation.style in ("wait", "info") for view in views)
+    pending_count = sum(view.explanation.style in ("wait", "info") for view in views)
     if unreached:
         return f"{unreached} of {count} recipients did not get this message."
-    if pending:
-        return f"{pending} of {count} recipients are still pending."
+    if pending_count:
+        return f"{pending_count} of {count} recipients are still pending."
     return f"All {count} recipients got this message."

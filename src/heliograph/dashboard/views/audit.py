@@ -42,7 +42,7 @@ async def show(request: PageRequest) -> PageResponse:
         "query": request.query,
         "is_filtered": bool(params),
         "people": sorted(people, key=lambda person: person[1].lower()) + list(OTHER_ACTORS),
-        "actions": _grouped_actions(await request.store.audit.list_actions(_team_id(request)), audit_filter.action),
+        "actions": _options_by_area(await request.store.audit.list_actions(_team_id(request)), audit_filter.action),
         "here": path,
         "export": f"{path}.csv?{urlencode(params)}" if params else f"{path}.csv",
         "newest": f"{path}?{urlencode(params)}" if "before" in request.query else "",
@@ -53,8 +53,8 @@ async def show(request: PageRequest) -> PageResponse:
     return Page("audit.html", values, 400 if errors else 200)
 
 
-def _grouped_actions(occurred: Iterable[str], selected: str) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the options of the filter by area: actions that occur in the log, and the selected action."""
+def _options_by_area(occurred: Iterable[str], selected: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return (area, options) pairs for the action filter: actions that occur in the log, and the selected action."""
     actions = sorted({*occurred, selected} - {""}, key=action_text)
     groups: dict[str, list[tuple[str, str]]] = {}
     for area, verb in (action.partition(".")[::2] for action in actions):

@@ -44,12 +44,12 @@ async def show(request: PageRequest) -> Page:
     await request.context.state.request_log.write(request.store.requests)
     calls = await request.store.requests.list_compat_calls(request.team.record.ref, key.id, GROUPS_MAX)
     rows = summarize_calls(calls)
-    working = sum(row.outcome != "refused" for row in rows)
+    working_count = sum(row.outcome != "refused" for row in rows)
     values = {
         "key": key,
         "rows": rows,
-        "working": working,
-        "percent": 100 * working // len(rows) if rows else 0,
+        "working": working_count,
+        "percent": 100 * working_count // len(rows) if rows else 0,
         "counts": {outcome: sum(row.outcome == outcome for row in rows) for outcome in ORDER},
     }
     return Page("compatibility.html", values)
@@ -67,10 +67,10 @@ def summarize_calls(calls: list[CompatCalls]) -> list[CallRow]:
 def _row(route: str, calls: list[CompatCalls]) -> CallRow:
     method, _, path = route.partition(" ")
     service, _, below = path.removeprefix("/compat/").partition("/")
-    accepted = sum(call.count for call in calls if not call.refused)
+    accepted_count = sum(call.count for call in calls if not call.refused)
     refusal = next((call for call in calls if call.refused), None)
-    outcome: Outcome = "refused" if not accepted else "differs" if route in DIFFERENCES else "works"
-    advice = (DIFFERENCES.get(route) if accepted else None, refusal.message if refusal else None)
+    outcome: Outcome = "refused" if not accepted_count else "differs" if route in DIFFERENCES else "works"
+    advice = (DIFFERENCES.get(route) if accepted_count else None, refusal.message if refusal else None)
     return CallRow(
         service=SERVICE_NAMES.get(service, service),
         name=f"{method} /{below}",
@@ -78,7 +78,7 @@ def _row(route: str, calls: list[CompatCalls]) -> CallRow:
         advice=" ".join(filter(None, advice)),
         latest=calls[0],
         refusal=refusal,
-        accepted_count=accepted,
+        accepted_count=accepted_count,
         refused_count=sum(call.count for call in calls if call.refused),
         clients=list(dict.fromkeys(call.client for call in calls if call.client))[:CLIENTS_MAX],
     )

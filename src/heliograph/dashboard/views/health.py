@@ -46,7 +46,7 @@ class HealthTile(msgspec.Struct, frozen=True, kw_only=True):
     value: str
     link: str
     detail: str = ""
-    since: int | None = None  # shown after `detail`
+    since: int | None = None  # time in ms, shown after `detail`
     kind: str = ""  # wait or bad; empty if healthy
 
 
@@ -64,14 +64,14 @@ async def show(request: PageRequest) -> Page:
     live_url = await live.stream_url(request, f"{queues.QUEUES_PATH}/live", queues.queues_subscription(request))
     since = now - now % HOUR_MS - (HOURS_SHOWN - 1) * HOUR_MS
     stats = await store.stats.instance_totals(since)
-    matching = [team for team in request.setup.teams.values() if _matches(team, search_text.lower())]
-    accounts = await store.ledger.find_accounts([team.record.ref for team in matching])
+    matching_teams = [team for team in request.setup.teams.values() if _matches(team, search_text.lower())]
+    accounts = await store.ledger.find_accounts([team.record.ref for team in matching_teams])
     rows = sorted(
-        (_team_health(team, stats, accounts, store.reputations.current.get(team.record.id)) for team in matching),
+        (_team_health(team, stats, accounts, store.reputations.current.get(team.record.id)) for team in matching_teams),
         key=_sort_key,
     )
     page_rows = rows[pages_before * PAGE_SIZE : (pages_before + 1) * PAGE_SIZE]
-    sent = await store.stats.sent_by_hour([row.team.record.ref for row in page_rows], since)
+    sent_by_team = await store.stats.sent_by_hour([row.team.record.ref for row in page_rows], since)
     values = {
         "live": live_url,
         "tiles": [
@@ -82,7 +82,8 @@ async def show(request: PageRequest) -> Page:
             _approvals_tile(request.setup, request.pending_approvals),
         ],
         "lines": [
-            (row, charts.draw_sparkline(_sent_by_hour(sent.get(row.team.record.ref, {}), since))) for row in page_rows
+            (row, charts.draw_sparkline(_sent_by_hour(sent_by_team.get(row.team.record.ref, {}), since)))
+            for row in page_rows
         ],
         "rate": format_rate,
         "newer": pages_before,
@@ -161,9 +162,9 @@ def _carriers_tile(request: PageRequest) -> HealthTile:
 
 def _closed_channels_text(setup: Setup) -> str:
     """Return what happens to messages of channels without an enabled carrier."""
-    closed = disabled_channels(setup.carriers)
-    refused_names = [CHANNEL_NAMES[channel] for channel in closed if channel != "email"]
-    sentences = ["Emails are queued."] if "email" in closed else []
+    closed_channels = disabled_channels(setup.carriers)
+    refused_names = [CHANNEL_NAMES[channel] for channel in closed_channels if channel != "email"]
+    sentences = ["Emails are queued."] if "email" in closed_channels else []
     sentences += [f"{names_with_verb(refused_names)} refused."] if refused_names else []
     return " ".join(sentences) or "All messages are simulated."
 

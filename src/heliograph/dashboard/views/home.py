@@ -33,12 +33,14 @@ async def start(request: PageRequest) -> PageResponse:
     if len(teams) == 1 and not request.can_view("operator") and not invitations:
         return Redirect(team_page(teams[0].record.id))
     since = request.context.clock.now() - DAY_MS
-    sent = await request.store.stats.sent_by_hour([team.record.ref for team in teams[:TEAMS_WITH_STATS_MAX]], since)
+    sent_by_team = await request.store.stats.sent_by_hour(
+        [team.record.ref for team in teams[:TEAMS_WITH_STATS_MAX]], since
+    )
     accounts = await request.store.ledger.find_accounts([team.record.ref for team in teams[:TEAMS_WITH_STATS_MAX]])
     values = {
         "accounts": accounts,
         "teams": sorted(teams, key=lambda team: team.record.name),
-        "sent": {ref: sum(hours.values()) for ref, hours in sent.items()},
+        "sent": {ref: sum(hours.values()) for ref, hours in sent_by_team.items()},
         "is_counted": len(teams) <= TEAMS_WITH_STATS_MAX,
         "invitations": invitations,
     }

@@ -128,9 +128,9 @@ def _restriction_fields(request: PageRequest, form: dict[str, str]) -> dict[str,
     lists = []
     for name, label, hint in LIST_FIELDS:
         entries, labels = _list_entries(form, name), boxes[name]
-        others = [entry for entry in entries if entry not in labels and entry != NOTHING]
+        other_entries = [entry for entry in entries if entry not in labels and entry != NOTHING]
         if name not in TEXT_FIELDS:
-            labels = {entry: entry for entry in others} | labels
+            labels = {entry: entry for entry in other_entries} | labels
         lists.append(
             ListField(
                 name=name,
@@ -138,7 +138,7 @@ def _restriction_fields(request: PageRequest, form: dict[str, str]) -> dict[str,
                 hint=hint,
                 mode=_list_mode(form, name, entries),
                 boxes=[(entry, text, entry in entries) for entry, text in labels.items()],
-                text=("\n" if name == "recipients" else ", ").join(others) if name in TEXT_FIELDS else None,
+                text=("\n" if name == "recipients" else ", ").join(other_entries) if name in TEXT_FIELDS else None,
             )
         )
     has_restrictions = any(field.mode != "all" for field in lists) or any(

@@ -134,9 +134,9 @@ async def preview(request: PageRequest) -> PageResponse:
 
 async def preview_typed(request: PageRequest) -> PageResponse:
     """Return the preview document of the editor's content, which is not saved, for the iframe."""
-    existing = request.team.layouts.get(request.form.get("id", ""))
+    existing_layout = request.team.layouts.get(request.form.get("id", ""))
     layout, _ = await _read_layout(
-        draft_or_current(request.setup, existing) if existing else _new_layout(request), request.form
+        draft_or_current(request.setup, existing_layout) if existing_layout else _new_layout(request), request.form
     )
     return await _preview_frame(request, layout)
 

@@ -201,8 +201,8 @@ def parse_time(text: str, zone: tzinfo, is_end: bool) -> int | None:
         if len(text) == 10:
             day = date.fromisoformat(text) + timedelta(days=int(is_end))
             return int(datetime(day.year, day.month, day.day, tzinfo=zone).timestamp() * 1000)
-        parsed = datetime.fromisoformat(text)
-        return max(0, int((parsed if parsed.tzinfo else parsed.replace(tzinfo=zone)).timestamp() * 1000))
+        parsed_time = datetime.fromisoformat(text)
+        return max(0, int((parsed_time if parsed_time.tzinfo else parsed_time.replace(tzinfo=zone)).timestamp() * 1000))
     except (ValueError, OverflowError):
         return None
 
@@ -212,8 +212,10 @@ def time_field(text: str, zone: tzinfo) -> tuple[str, str]:
     if len(text) in (0, 10):
         return "date", text
     try:
-        parsed = datetime.fromisoformat(text)
-        return "datetime-local", (parsed.astimezone(zone) if parsed.tzinfo else parsed).strftime("%Y-%m-%dT%H:%M")
+        parsed_time = datetime.fromisoformat(text)
+        return "datetime-local", (parsed_time.astimezone(zone) if parsed_time.tzinfo else parsed_time).strftime(
+            "%Y-%m-%dT%H:%M"
+        )
     except (ValueError, OverflowError):
         return "text", text
 

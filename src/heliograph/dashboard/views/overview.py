@@ -90,8 +90,8 @@ async def show(request: PageRequest, to: str = MAGIC_RECIPIENT, error: str = "")
     total = _sum_counts(chain(*counts_by_channel.values()))
     email = _sum_counts(counts_by_channel.get("email", ()))
     messages_link = partial(_messages_url, request.team_path, time_buckets[0].start, time_buckets[-1].end)
-    used = alerts.emails_used_this_month(account, now)
-    has_sent = bool(total.sent or used or previous.sent)
+    used_emails = alerts.emails_used_this_month(account, now)
+    has_sent = bool(total.sent or used_emails or previous.sent)
     values = {
         "steps": [] if has_sent or not request.has_role("developer") else _first_steps(request),
         "live": live_url,
@@ -114,7 +114,7 @@ async def show(request: PageRequest, to: str = MAGIC_RECIPIENT, error: str = "")
         "rate_min_messages": RATE_MIN_MESSAGES,
         "bucket_unit": charts.BUCKETS_BY_SPAN[span][0],
         "account": account,
-        "used": used,
+        "used": used_emails,
         "waiting": overview.waiting,
         "count_max": QUEUE_COUNT_MAX,
         "blocked": [CHANNEL_NAMES[item] for item in blocked_channels(request.setup.carriers, store.circuits.current)],
@@ -253,10 +253,10 @@ def _tiles(
                     email,
                 )
             )
-    failed = Tile(
+    failed_tile = Tile(
         name="Failed", value=format_short_number(total.failed), link=messages_link(channel=channel, status="failed")
     )
-    return [*tiles, failed]
+    return [*tiles, failed_tile]
 
 
 def _share_tile(

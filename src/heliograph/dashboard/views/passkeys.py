@@ -79,11 +79,11 @@ async def sign_in(request: PageRequest) -> PageResponse:
 
 async def registration_challenge(request: PageRequest) -> PageResponse:
     user, challenge = request.user, request.context.clock.random_bytes(CHALLENGE_BYTES)
-    existing = await request.store.passkeys.list_all(user.person)
+    existing_passkeys = await request.store.passkeys.list_all(user.person)
     return _challenge_response(
         request,
         challenge,
-        registration_options(_relying_party(request), user.person, user.email, user.name, challenge, existing),
+        registration_options(_relying_party(request), user.person, user.email, user.name, challenge, existing_passkeys),
     )
 
 

@@ -37,8 +37,8 @@ async def show(request: PageRequest) -> PageResponse:
 
 
 async def save(request: PageRequest) -> PageResponse:
-    stored = _form_values(request.setup.platform)
-    values = {name: request.form.get(name, stored[name]).strip() for name in TEXT_FIELDS}
+    stored_values = _form_values(request.setup.platform)
+    values = {name: request.form.get(name, stored_values[name]).strip() for name in TEXT_FIELDS}
     rows = _typed_prices(request.form) or _stored_prices(request.setup.platform)
     kept_rows = [row for row in rows if not row.is_removed and (row.amount or not row.is_new)]
     prices, error = _price_list(kept_rows)

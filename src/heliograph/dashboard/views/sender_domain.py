@@ -120,8 +120,8 @@ async def live(request: PageRequest) -> PageResponse:
 async def check(request: PageRequest) -> PageResponse:
     domain = await find_own_domain(request)
     result = await _domains(request).check(request.actor, domain.id)
-    required = [verdict for record, verdict in result.records if record.is_required]
-    valid_count, total = sum(verdict.ok for verdict in required), len(required)
+    required_verdicts = [verdict for record, verdict in result.records if record.is_required]
+    valid_count, total = sum(verdict.ok for verdict in required_verdicts), len(required_verdicts)
     notice = f"{f'All {total}' if valid_count == total else f'{valid_count} of {total}'} records are correct."
     return Redirect(domain_url(request, domain), notice)
 

@@ -120,10 +120,10 @@ async def show(
     checks = checklist(team, request.setup.carriers, account.available)
     record = team.record
     name = record.wanted if record.wanted and not record.wanted_refused else record.name
-    stored = {"name": name, "credit_low": format_amount(team.record.credit_low)}
-    stored |= {name: str(getattr(team.record, name)) for name in (*RETENTION_FIELDS, "approval_hours")}
-    stored["categories"] = ", ".join(team.record.categories)
-    typed_values = stored | {"hours": "24"} | (typed_values or {})
+    stored_values = {"name": name, "credit_low": format_amount(team.record.credit_low)}
+    stored_values |= {name: str(getattr(team.record, name)) for name in (*RETENTION_FIELDS, "approval_hours")}
+    stored_values["categories"] = ", ".join(team.record.categories)
+    typed_values = stored_values | {"hours": "24"} | (typed_values or {})
     offset_ms = request.setup.clock_offsets.get(record.ref, 0)
     page_values = {
         "values": typed_values,

@@ -33,7 +33,7 @@ async def show(request: PageRequest) -> PageResponse:
     language = request.query.get("language", "curl")
     language = language if language in LANGUAGES else "curl"
     base, available = request.context.base_url, build_examples(request)
-    selected = next(
+    selected_example = next(
         (item for item in available if item.id == request.query.get("send")), available[0] if available else None
     )
     channels_without_template = [CHANNEL_NAMES[channel] for channel in PATHS if find_template(request, channel) is None]
@@ -42,13 +42,16 @@ async def show(request: PageRequest) -> PageResponse:
     return Page(
         "start.html",
         {
-            "chosen": selected,
-            "snippet": code_snippet(language, base + selected.path, selected.body) if selected else "",
+            "chosen": selected_example,
+            "snippet": code_snippet(language, base + selected_example.path, selected_example.body)
+            if selected_example
+            else "",
             "languages": [
-                (text, f"?language={item}&send={selected.id if selected else ''}") for item, text in LANGUAGES.items()
+                (text, f"?language={item}&send={selected_example.id if selected_example else ''}")
+                for item, text in LANGUAGES.items()
             ],
             "examples": [(item.title, f"?language={language}&send={item.id}") for item in available],
-            "here": f"?language={language}&send={selected.id if selected else ''}",
+            "here": f"?language={language}&send={selected_example.id if selected_example else ''}",
             "missing": channels_without_template,
             "sender": sender_address(request),
             "smtp_host": urlsplit(base).hostname,

@@ -120,13 +120,13 @@ def preview_values(
 
 def _encoding_values(text: str, team: Team) -> dict[str, Any]:
     """Return the characters that are not in the GSM alphabet, and the number of segments after replacing them."""
-    replaced = count_segments(replace_typography(text))
+    segments_after = count_segments(replace_typography(text))
     characters = non_gsm_characters(text)
     return {
         "pieces": split_by_alphabet(text),
         "outside": characters[:CHARACTERS_LISTED_MAX],
         "more": len(characters) - CHARACTERS_LISTED_MAX,
-        "plainer": replaced.billed(team.record.segmenting) if replaced.encoding == "gsm7" else None,
+        "plainer": segments_after.billed(team.record.segmenting) if segments_after.encoding == "gsm7" else None,
     }
 
 

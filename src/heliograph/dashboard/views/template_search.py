@@ -23,12 +23,18 @@ def find_template(request: PageRequest) -> Template:
 
 async def find_last_edit(request: PageRequest, id_: str) -> LastEdit:
     versions = await request.store.versions.list(id_)
-    newest = versions[0] if versions else None
+    newest_version = versions[0] if versions else None
     draft = find_draft(request.setup, id_)
     if draft and draft.author:
         person = await request.store.people.get(draft.author)
-        return LastEdit(person.email if person else draft.author, draft.saved_at, newest.at if newest else None)
-    return LastEdit(newest.person, newest.at, newest.at) if newest else LastEdit("", None, None)
+        return LastEdit(
+            person.email if person else draft.author, draft.saved_at, newest_version.at if newest_version else None
+        )
+    return (
+        LastEdit(newest_version.person, newest_version.at, newest_version.at)
+        if newest_version
+        else LastEdit("", None, None)
+    )
 
 
 def parse_number(text: str) -> int:

@@ -56,12 +56,14 @@ async def try_on_recent_sends(request: PageRequest, draft: Template) -> TrialRep
         trial = await run_large(message.size + estimate_octets(draft, ()), _render_trial, request, draft, live, message)
         if trial:
             tried.append((row, trial))
-    different = sorted(
+    different_rows = sorted(
         (item for item in tried if item[1].result != "same"), key=lambda item: ORDER.index(item[1].result)
     )
-    messages = await build_rows(request, [row for row, _ in different])
+    messages = await build_rows(request, [row for row, _ in different_rows])
     return TrialReport(
-        rows=[TrialRow(message=message, trial=trial) for message, (_, trial) in zip(messages, different, strict=True)],
+        rows=[
+            TrialRow(message=message, trial=trial) for message, (_, trial) in zip(messages, different_rows, strict=True)
+        ],
         counts={result: sum(trial.result == result for _, trial in tried) for result in ORDER},
         skipped=len(rows) - len(tried),
     )

@@ -25,7 +25,7 @@ async def index(request: PageRequest) -> PageResponse:
         request.query.get(name, "").strip() for name in ("channel", "status", "after", "q")
     )
     all_templates = sorted(request.team.templates.values(), key=_sort_key)
-    matching = [
+    matching_templates = [
         template
         for template in all_templates
         if channel in ("", template.channel)
@@ -34,17 +34,17 @@ async def index(request: PageRequest) -> PageResponse:
     ]
     # The page begins after the last template of the previous page, even if that template was deleted.
     name, _, id_ = after.rpartition("/")
-    matching = [template for template in matching if _sort_key(template) > (name, id_)]
-    shown = matching[:TEMPLATES_PER_PAGE]
+    matching_templates = [template for template in matching_templates if _sort_key(template) > (name, id_)]
+    shown_templates = matching_templates[:TEMPLATES_PER_PAGE]
     values = {
-        "templates": shown,
-        "drafts": {template.id: approvals.find_draft(request.setup, template.id) for template in shown},
+        "templates": shown_templates,
+        "drafts": {template.id: approvals.find_draft(request.setup, template.id) for template in shown_templates},
         "channel": channel,
         "status": status,
         "q": search_text,
-        "upstream": {template.id: get_status(request.team, template) for template in shown},
+        "upstream": {template.id: get_status(request.team, template) for template in shown_templates},
         "unavailable": UNAVAILABLE_STATES,
-        "after": "/".join(_sort_key(shown[-1])) if len(matching) > TEMPLATES_PER_PAGE else "",
+        "after": "/".join(_sort_key(shown_templates[-1])) if len(matching_templates) > TEMPLATES_PER_PAGE else "",
         "any": bool(all_templates),
         "channels": CHANNELS,
     }
@@ -134,8 +134,8 @@ def _list_languages(template: Template) -> list[tuple[str, str]]:
 
 def _shown_locale(request: PageRequest, template: Template) -> str:
     """Return the language that the reader chose for the preview; empty for the default."""
-    chosen = request.query.get("locale", "") or request.form.get("locale", "")
-    return chosen if chosen in draft_or_current(request.setup, template).locales else ""
+    chosen_locale = request.query.get("locale", "") or request.form.get("locale", "")
+    return chosen_locale if chosen_locale in draft_or_current(request.setup, template).locales else ""
 
 
 async def show_versions(request: PageRequest) -> PageResponse:

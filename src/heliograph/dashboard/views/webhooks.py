@@ -228,10 +228,10 @@ def _selected_events(form: Mapping[str, str]) -> list[str]:
     """Return the selected event types: `*`, whole groups, and single types of other groups."""
     if form.get("all"):
         return ["*"]
-    chosen = list[str]()
+    chosen_types = list[str]()
     for group, types in TYPES_BY_GROUP.items():
-        chosen += [f"{group}.*"] if form.get(f"{group}.*") else [name for name in types if form.get(name)]
-    return chosen
+        chosen_types += [f"{group}.*"] if form.get(f"{group}.*") else [name for name in types if form.get(name)]
+    return chosen_types
 
 
 def _find_webhook(request: PageRequest) -> Webhook:
