@@ -25,8 +25,8 @@ class PrioritySemaphore:
     async def acquire(self, message: OutboundMessage, timeout_s: float | None = None) -> bool:
         """Wait for a slot and take it; return whether a slot was taken.
 
-        After every `timeout_s` seconds, the wait ends without a slot if the tasks ahead need all slots. With None, the
-        wait has no limit.
+        Every `timeout_s` seconds, the wait is abandoned if at least as many tasks are ahead as there are slots. With
+        None, the wait has no limit.
         """
         if self._free > 0:
             self._free -= 1

@@ -199,15 +199,15 @@ class Carriers:
 
     def _rebuild_if_changed(self, record: records.CarrierRecord) -> Carrier | None:
         """Build the carrier if it is new or its settings changed. Return the instance that was replaced, or None."""
-        cached = self._instances.get(record.id)
-        if cached is not None and (cached[0] is record or cached[0] == record):
+        cached_instance = self._instances.get(record.id)
+        if cached_instance is not None and (cached_instance[0] is record or cached_instance[0] == record):
             return None
         try:
             carrier = self._build(record)
         except (ValueError, msgspec.ValidationError) as error:  # such as a certificate file that was removed
             carrier = InvalidCarrier(f"the carrier's settings are invalid: {error}")
         self._instances[record.id] = (record, carrier)
-        return cached[1] if cached else None
+        return cached_instance[1] if cached_instance else None
 
     def settings_error(self, record: records.CarrierRecord) -> str:
         """Return why no carrier can be built from these settings; empty if a carrier can be built."""

@@ -31,7 +31,7 @@ CONNECT_TIMEOUT_S = 3.0  # share of RESPONSE_TIMEOUT_S for connecting; leaves ti
 CONNECTIONS_PER_HOST = 64  # concurrent connections per host
 KEEP_ALIVE_S = 10.0  # shorter than most servers' keep-alive, so that servers rarely close a connection while we write
 RESPONSE_BYTES_MAX = 64 * 1024  # bytes of a response; longer ones are truncated
-CARRIER_TEXT_MAX = 300  # characters of a carrier's text that are kept
+CARRIER_TEXT_MAX = 300  # maximum stored characters of a carrier's text
 FORM_FIELDS_MAX = 200  # fields of a form
 MASKED_LENGTH_MIN = 4  # minimum length of a secret to mask; masking shorter ones would damage ordinary words
 

@@ -32,7 +32,7 @@ ENCODE_STEP = 57 * 840
 BASE64_WORD_BYTES = 39  # bytes in a base64 encoded word: the longest field name, `Subject: `, leaves 67 characters
 Q_WORD_CHARS = 55  # characters in a Q-encoded word: 67 minus `=?utf-8?Q?` and `?=`
 PARAMETER_SECTION_BYTES = 17  # bytes in a section of a parameter (RFC 2231): at most 51 characters when percent-encoded
-ENTROPY_MIN = 8  # bytes
+ENTROPY_MIN = 8  # minimum bytes of entropy for the multipart boundaries
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -345,8 +345,8 @@ def _multipart(kind: str, boundary: bytes, entities: Iterable[MimeEntity]) -> Mi
     for entity in entities:
         content += [b"--" + boundary + b"\r\n" + entity.head + b"\r\n", *entity.content]
     content.append(b"--" + boundary + b"--\r\n")
-    head = _header_block([("Content-Type", [f"multipart/{kind};".encode(), b'boundary="' + boundary + b'"'])])
-    return MimeEntity(head=head, content=content)
+    header_block = _header_block([("Content-Type", [f"multipart/{kind};".encode(), b'boundary="' + boundary + b'"'])])
+    return MimeEntity(head=header_block, content=content)
 
 
 def _text_entity(kind: str, text: str) -> MimeEntity:
@@ -474,5 +474,5 @@ def _escape_line_start(line: bytes) -> bytes:
 def _exact_quoted_printable(content: bytes) -> bytes:
     """Return an ASCII file in quoted-printable; every byte is preserved, including line ends other than CRLF."""
     # Each lone CR or LF becomes a byte that does not occur in ASCII; the escape of that byte is then replaced.
-    marked = _LONE_LF.sub(b"\x81\r\n", _LONE_CR.sub(b"\x80", content))
-    return _quoted_printable(marked).replace(b"=80", b"=0D").replace(b"=81\r\n", b"=0A=\r\n")
+    marked_content = _LONE_LF.sub(b"\x81\r\n", _LONE_CR.sub(b"\x80", content))
+    return _quoted_printable(marked_content).replace(b"=80", b"=0D").replace(b"=81\r\n", b"=0A=\r\n")

@@ -63,15 +63,15 @@ class PolicyCache:
 
     async def _policy(self, domain: str) -> Policy | None:
         now = asyncio.get_running_loop().time()
-        cached = self._cache.get(domain)
-        if cached and cached.expires_at <= now:
-            cached = None
+        cached_entry = self._cache.get(domain)
+        if cached_entry and cached_entry.expires_at <= now:
+            cached_entry = None
         policy_id = await self._published_id(domain)
-        if policy_id is None or (cached and cached.id == policy_id):
-            return cached.policy if cached else None  # a cached policy stays valid without its DNS record
+        if policy_id is None or (cached_entry and cached_entry.id == policy_id):
+            return cached_entry.policy if cached_entry else None  # a cached policy stays valid without its DNS record
         fetched = await self._fetch_policy(domain)
-        if fetched is None and cached and cached.policy:
-            return cached.policy
+        if fetched is None and cached_entry and cached_entry.policy:
+            return cached_entry.policy
         lifetime_s = fetched.max_age if fetched else FAILED_FETCH_RETRY_S
         self._cache[domain] = _CachedPolicy(policy_id, fetched, now + lifetime_s)
         self._cache.move_to_end(domain)

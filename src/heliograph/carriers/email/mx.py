@@ -99,8 +99,8 @@ class Mx(Carrier):
     async def _try_addresses(self, domain: str, mx_records: MxRecords, message: OutboundMessage) -> Outcome:
         """Try the addresses in order until a server accepts or refuses the mail, and return that outcome.
 
-        If none does, or a limit ends the attempt, return the last deferral by a server; if there is none, the last
-        deferral for an internal reason (`held`); if there is none either, the last outcome.
+        If none does, or a limit ends the attempt, return the last outcome of the first kind that occurred: deferral
+        by a server, deferral for an internal reason (`held`), any other outcome.
         """
         deadline = asyncio.get_running_loop().time() + NEW_ADDRESS_MAX_S
         outcomes: list[Outcome] = []
@@ -125,8 +125,8 @@ class Mx(Carrier):
                     break
         deferrals = [outcome for outcome in outcomes if isinstance(outcome, Deferred)]
         server_deferrals = [outcome for outcome in deferrals if not outcome.held]
-        last = (server_deferrals or deferrals or outcomes)[-1]
-        return _with_tried_hosts([outcome for outcome in outcomes if outcome is not last], last)
+        last_outcome = (server_deferrals or deferrals or outcomes)[-1]
+        return _with_tried_hosts([outcome for outcome in outcomes if outcome is not last_outcome], last_outcome)
 
     async def _send_within_limits(
         self, limiter: ProviderLimiter, domain: str, target: Destination, message: OutboundMessage

@@ -122,12 +122,12 @@ class MailPreparer:
 
         `reserve` is awaited with the total size of the blobs before they are loaded into memory.
         """
-        parsed = await READ_POOL.run_large(len(content), _content_decoder.decode, content)
-        await reserve(sum(file.size for file in parsed.attachments if file.blob))
-        await self._fetch_blobs(_blobs(parsed))
-        sender = parse_address(parsed.from_address)
+        email_content = await READ_POOL.run_large(len(content), _content_decoder.decode, content)
+        await reserve(sum(file.size for file in email_content.attachments if file.blob))
+        await self._fetch_blobs(_blobs(email_content))
+        sender = parse_address(email_content.from_address)
         domain = sender.domain if sender else ""
-        return await READ_POOL.run(lambda: b"".join(self._build_mime(message_id, parsed, domain).chunks()))
+        return await READ_POOL.run(lambda: b"".join(self._build_mime(message_id, email_content, domain).chunks()))
 
     async def _fetch_blobs(self, blobs: Sequence[str]) -> None:
         for blob in blobs:
@@ -235,11 +235,11 @@ class MailPreparer:
         The signer is cached until the keys change, because loading a key costs more than signing.
         """
         keys = self._signing_keys(domain)
-        cached = self._signers.get(domain)
-        if cached is None or cached[0] != keys:
-            cached = (keys, Signer(domain, keys) if keys else None)
-            self._signers[domain] = cached
-        return cached[1]
+        cached_signer = self._signers.get(domain)
+        if cached_signer is None or cached_signer[0] != keys:
+            cached_signer = (keys, Signer(domain, keys) if keys else None)
+            self._signers[domain] = cached_signer
+        return cached_signer[1]
 
 
 def _blobs(content: EmailContent) -> list[str]:

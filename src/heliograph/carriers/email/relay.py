@@ -69,7 +69,8 @@ class Relay(Carrier):
         if self._provider:
             mail = _with_headers(mail, self._provider.tracking_headers(message.message_id))
         outcome = await self._pool.send(self._destination, message, mail)
-        if isinstance(outcome, Deferred) and pauses_host(outcome.detail):  # the relay shuts down: not an attempt
+        # The relay is shutting down, which does not count as an attempt
+        if isinstance(outcome, Deferred) and pauses_host(outcome.detail):
             outcome = replace(outcome, held=True, retry_after_ms=int(self._pause_s * SECOND_MS))
         completed = complete_outcome(
             outcome, message, "smtp", started_at, accepted_is_delivered=self._accepted_is_delivered

@@ -95,8 +95,8 @@ class EmailSimulator(Carrier):
         if self._team_mail is None or self._team_mail.find_team_id(to) is None:
             return
         reply = build_reply(message, content, to)
-        parsed = await BUILD_POOL.run(parse_inbound_mail, reply, message.address, [to])
-        await self._team_mail.deliver(reply, parsed, [to], Authentication())
+        inbound_mail = await BUILD_POOL.run(parse_inbound_mail, reply, message.address, [to])
+        await self._team_mail.deliver(reply, inbound_mail, [to], Authentication())
 
 
 def build_reply(message: OutboundMessage, content: EmailContent, to: str) -> bytes:

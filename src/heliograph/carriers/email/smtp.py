@@ -170,8 +170,10 @@ class SmtpSession:
         self.mails_attempted += 1
         self._recipient = recipient
         try:
-            refused = await self._send_envelope(self._envelope_commands(envelope_from, recipient, size, uses_utf8))
-            return refused or await self._send_mail(chunks)
+            refused_outcome = await self._send_envelope(
+                self._envelope_commands(envelope_from, recipient, size, uses_utf8)
+            )
+            return refused_outcome or await self._send_mail(chunks)
         except BaseException as error:
             self.abort()
             return self._outcome_of_failure(error)
@@ -306,14 +308,14 @@ class SmtpSession:
         can_pipeline = "PIPELINING" in self._capabilities
         if can_pipeline:
             self._connection.write(b"".join(commands.values()))
-        pending = list(commands)
-        while pending:
-            verb = pending.pop(0)
+        unsent_commands = list(commands)
+        while unsent_commands:
+            verb = unsent_commands.pop(0)
             if not can_pipeline:
                 self._connection.write(commands[verb])
             reply = await self._read_reply(verb)
             if classify_reply(reply, verb) != "accepted":
-                await self._read_pending_replies(pending if can_pipeline else [])
+                await self._read_pending_replies(unsent_commands if can_pipeline else [])
                 return self._outcome_of_reply(reply, verb)
         self._needs_reset = False
         return None

@@ -146,17 +146,17 @@ class SmtpClientConnection(asyncio.Protocol):
 
 def dot_stuff(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the mail as sent after DATA, without the final dot: line ends as CRLF, leading dots doubled."""
-    last, pending_cr = b"\r\n", b""  # the last two bytes yielded; a CR whose LF may be in the next chunk
+    last_bytes, pending_cr = b"\r\n", b""  # the last two bytes yielded; a CR whose LF may be in the next chunk
     for chunk in chunks:
         text = pending_cr + chunk
         pending_cr = text[-1:] if text.endswith(b"\r") else b""
         text = text[: len(text) - len(pending_cr)]
         if len(text.translate(None, _ALL_BUT_LINE_ENDS)) != 2 * text.count(b"\r\n"):
             text = _LINE_END.sub(b"\r\n", text)
-        text = last + text
-        last = text[-2:]
+        text = last_bytes + text
+        last_bytes = text[-2:]
         yield text.replace(b"\r\n.", b"\r\n..")[2:]
-    if pending_cr or last != b"\r\n":
+    if pending_cr or last_bytes != b"\r\n":
         yield b"\r\n"
 
 

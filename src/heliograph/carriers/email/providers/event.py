@@ -11,7 +11,7 @@ import msgspec
 EventKind = Literal["delivered", "bounced", "failed", "complained", "deferred", "unsubscribed", "suppressed"]
 
 TRACKING_FIELD = "X-Heliograph-Id"  # name of the metadata with our message id that providers return with each event
-TEXT_MAX = 500  # characters of the provider's text that are kept
+TEXT_MAX = 500  # maximum stored characters of a provider's text
 # Bounce subtypes of Amazon SES, and of Resend, which sends through SES. `General` states no cause.
 CAUSE_BY_BOUNCE_SUBTYPE = {
     "NoEmail": "unknown_user",

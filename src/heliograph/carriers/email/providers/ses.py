@@ -130,9 +130,9 @@ class Ses(MailProvider):
         """Return the public key of the signing certificate, fetched from SNS only; None if unavailable."""
         if not self._cert_url.fullmatch(url):
             return None
-        cached = self._cached_keys.get(url)
-        if cached and cached[0] > now:
-            return cached[1]
+        cached_key = self._cached_keys.get(url)
+        if cached_key and cached_key[0] > now:
+            return cached_key[1]
         pem = await self._fetch(url)
         try:
             key = _certificate_key(pem) if pem else None
