@@ -56,18 +56,18 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool, only_plan: bool) ->
 
     async def apply_or_plan(store: Store) -> tuple[Plan, list[str]]:
         known_carriers = {carrier.id: (carrier.channel, carrier.kind) for carrier in store.setup.current.carriers}
-        parsed = parse_setup_file(
+        setup_file = parse_setup_file(
             source, os.environ, name=file.name, supported=CARRIER_FACTORIES, existing=known_carriers
         )
         try:
-            planned = await plan_file(store, settings, parsed)
-            check_carriers(store, settings, parsed, planned)
-            result = planned if only_plan else await apply_file(store, settings, parsed)
+            planned_changes = await plan_file(store, settings, setup_file)
+            check_carriers(store, settings, setup_file, planned_changes)
+            result = planned_changes if only_plan else await apply_file(store, settings, setup_file)
         except SetupError as error:
             if as_json and error.problems:
                 click.echo(_to_json(keys=[], changed=[], webhooks=[], problems=error.problems))
             raise
-        return result, await _webhook_notes(settings, parsed)
+        return result, await _webhook_notes(settings, setup_file)
 
     plan, notes = with_store(settings, f"Applying {file.name}", apply_or_plan, checks_secret=True)
     for note in notes:
@@ -148,11 +148,11 @@ def _secret_functions(store: Store, settings: Settings) -> dict[str, Any]:
 
 async def _webhook_notes(settings: Settings, file: SetupFile) -> list[str]:
     """Return a note for each webhook URL to which events are not delivered at the moment, with the reason."""
-    refused = make_url_check(settings)
+    find_refusal = make_url_check(settings)
     urls = {
         f"teams[{i}].webhooks[{j}].url": split_login(hook["url"])[0]
         for i, team in enumerate(file.teams)
         for j, hook in enumerate(team.get("webhooks", []))
     }
-    reasons = await asyncio.gather(*map(refused, urls.values()))
+    reasons = await asyncio.gather(*map(find_refusal, urls.values()))
     return [f"{path}: {reason}" for path, reason in zip(urls, reasons, strict=True) if reason]

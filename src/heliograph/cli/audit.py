@@ -75,11 +75,11 @@ def head(settings: Settings, as_json: bool) -> None:
     \b
     heliograph audit head
     """
-    newest = with_store(settings, "Reading", lambda store: store.audit.head())
-    if newest is None:
+    newest_link = with_store(settings, "Reading", lambda store: store.audit.head())
+    if newest_link is None:
         raise click.ClickException("the newest audit log entries were removed: run heliograph doctor for details")
-    fields = {"position": newest.position, "hash": newest.link}
-    print_result(as_json, fields, f"{newest.position} {newest.link}".strip())
+    fields = {"position": newest_link.position, "hash": newest_link.link}
+    print_result(as_json, fields, f"{newest_link.position} {newest_link.link}".strip())
 
 
 @audit.command()

@@ -119,8 +119,10 @@ def _show_progress(copied: int, size: int, step: str) -> None:
 
 
 def _format_cell(cell: CellStatus) -> str:
-    newest = schema_files()[-1][0]
-    version = f"schema {cell.version}" + (f" (this Heliograph: {newest})" if cell.version != newest else "")
+    newest_version = schema_files()[-1][0]
+    version = f"schema {cell.version}" + (
+        f" (this Heliograph: {newest_version})" if cell.version != newest_version else ""
+    )
     where = cell.node or "the server of the database URL"
     return f"{cell.name}  on {where}  {_format_size(cell.size)}  {version}  {cell.queued} queued"
 

@@ -61,10 +61,10 @@ class Progress:
 
 def _check_url(_: click.Context, option: click.Parameter, url: str) -> str:
     try:
-        parsed: str = SETTINGS["database"].parse(url)
+        parsed_url: str = SETTINGS["database"].parse(url)
     except ValueError as error:
         raise click.BadParameter(str(error), param=option) from None
-    return parsed
+    return parsed_url
 
 
 @click.command()
@@ -155,13 +155,15 @@ async def _copy_database(source: CopyConnection, target: CopyConnection, data: P
         progress.start(rows if live else 2 * rows)
         written = await database_copy.synchronize(tables)
         await database_copy.copy_files(files, clock.now())
-        different = await database_copy.find_differences(tables)
+        different_tables = await database_copy.find_differences(tables)
     except CopyError as error:
         raise click.ClickException(str(error)) from None
     finally:
         progress.clear()
-    if different:
-        raise click.ClickException(f"the copy differs in {', '.join(different)}. Drop the target and copy again.")
+    if different_tables:
+        raise click.ClickException(
+            f"the copy differs in {', '.join(different_tables)}. Drop the target and copy again."
+        )
     reason = f"copied from another database at {timestamp(clock.now())}"
     await database_copy.finish(reason, int.from_bytes(clock.random_bytes(8)) >> 1)
     click.echo(f"{rows:,} rows copied and compared: both databases are equal")

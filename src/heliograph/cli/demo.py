@@ -90,7 +90,7 @@ def demo(settings: Settings, examples: bool) -> None:
 
 @contextmanager
 def suggest_other_port() -> Iterator[None]:
-    """Add to the error of a port in use, if `make run` started the demo, a `make run` command with another port."""
+    """If the port is in use, show a command with another port in the error; only for a demo started by `make run`."""
     try:
         yield
     except click.ClickException as error:
@@ -105,9 +105,9 @@ def with_example_templates(file: SetupFile) -> SetupFile:
     [shop] = parse_setup_file(_read_packed("shop.toml").replace("_shop", "_demo"), {}, name="shop.toml").teams
     values = msgspec.json.decode(_read_packed("shop.json").replace("_shop", "_demo"))
     email_templates = [template | {"examples": _examples(values[template["id"]])} for template in shop["templates"]]
-    live, *others = file.teams
-    live = live | {"layouts": shop["layouts"], "templates": live["templates"] + email_templates}
-    return msgspec.structs.replace(file, teams=[live, *others])
+    live_team, *others = file.teams
+    live_team = live_team | {"layouts": shop["layouts"], "templates": live_team["templates"] + email_templates}
+    return msgspec.structs.replace(file, teams=[live_team, *others])
 
 
 def _examples(values: dict[str, Any]) -> dict[str, str]:
@@ -226,7 +226,7 @@ def example_requests(base: str, live: str, sandbox: str) -> dict[str, str]:
         "locale": "de",
         "variables": msgspec.json.decode(_read_packed("shop.json"))["tpl_shop_receipt"],
     }
-    answered = DIRECT | {"to": "reply@simulator.test", "replies": True}
+    answered_mail = DIRECT | {"to": "reply@simulator.test", "replies": True}
     start = curl_command(base, live, "/v1/verify", {"to": PHONE})
     verification = f"$({start} | grep -o 'vrf_[0-9A-Z]*' | head -n 1)"
     return {
@@ -243,7 +243,7 @@ def example_requests(base: str, live: str, sandbox: str) -> dict[str, str]:
         "test inbox of the sandbox team, which also shows one-time codes (verify.inbox = true, default: false)": (
             f"curl -sS '{base}/v1/inbox?to={EMAIL['to']}&wait=10' -H 'Authorization: Bearer {sandbox}'"
         ),
-        "email, answered by its recipient": curl_command(base, live, "/v1/emails", answered),
+        "email, answered by its recipient": curl_command(base, live, "/v1/emails", answered_mail),
         "email, delayed": curl_command(base, live, "/v1/emails", DIRECT | {"to": "delayed@simulator.test"}),
         "sms, answered with a text": curl_command(base, live, "/v1/sms", SMS | {"to": "+15005550011"}),
         "sms, answered with STOP (the next one is refused)": curl_command(

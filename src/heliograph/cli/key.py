@@ -176,9 +176,9 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
 
 def _format_key(record: dict[str, Any]) -> str:
     name, scopes, domain = record["name"], ",".join(record["scopes"]), record["domain"] or "any domain"
-    used = f"last used {record['last_used_at']}" if record["last_used_at"] else "never used"
+    last_use = f"last used {record['last_used_at']}" if record["last_used_at"] else "never used"
     scopes += " (restricted)" if record["restrictions"] else ""
-    return f"{record['id']}  {record['team'] or 'platform'}  {name}  {scopes}  {domain}  {record['state']}  {used}"
+    return f"{record['id']}  {record['team'] or 'platform'}  {name}  {scopes}  {domain}  {record['state']}  {last_use}"
 
 
 @key.command()

@@ -107,8 +107,8 @@ class Feed:
 
     def _next_page(self) -> FeedPage:
         if self._after is None:
-            newest = self._get("?order=newest&limit=1").data
-            self._after = msgspec.json.decode(newest[0], type=FeedEvent).id if newest else ""
+            newest_events = self._get("?order=newest&limit=1").data
+            self._after = msgspec.json.decode(newest_events[0], type=FeedEvent).id if newest_events else ""
         return self._get(f"?limit={PAGE}" + (f"&after={quote(self._after)}" if self._after else ""))
 
     def _get(self, query: str) -> FeedPage:

@@ -161,13 +161,13 @@ async def refuse_second_database(settings: Settings) -> None:
     is_configured = "database" in settings.sources or not SERVICE_FILE.exists()
     if (is_configured and not read_database_counters(settings.data)) or not await _is_new(settings):
         return
-    existing = (
+    conflict = (
         f"the service of {settings.data} uses another database"
         if is_configured
         else f"{SERVICE_FILE} configures a service here"
     )
     raise click.ClickException(
-        f"there is no database {without_password(settings.database)} yet, and {existing}. Use the service's settings "
+        f"there is no database {without_password(settings.database)} yet, and {conflict}. Use the service's settings "
         f"(--config {SERVICE_FILE}, or --database). To create a new database: heliograph migrate --database URL."
     )
 

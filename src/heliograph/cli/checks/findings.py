@@ -66,7 +66,7 @@ def print_findings(context: click.Context, findings: Iterable[Finding], as_json:
         if not as_json:
             level = click.style(finding.level.ljust(4), fg=COLOR_BY_LEVEL[finding.level])
             click.echo(f"{level}  {finding.check}: {finding.message}" + (f" → {finding.fix}" if finding.fix else ""))
-    failed = any(finding.level == "FAIL" for finding in printed)
+    has_failed = any(finding.level == "FAIL" for finding in printed)
     if as_json:
-        click.echo(msgspec.json.encode({"ok": not failed, "findings": printed}))
-    context.exit(1 if failed else 0)
+        click.echo(msgspec.json.encode({"ok": not has_failed, "findings": printed}))
+    context.exit(1 if has_failed else 0)

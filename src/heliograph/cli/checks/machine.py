@@ -45,9 +45,9 @@ def nearest_existing(path: Path) -> Path:
 
 
 def check_disk(data: Path) -> Finding:
-    free = shutil.disk_usage(nearest_existing(data)).free
-    level = ok if free >= DISK_LOW else warn if free >= DISK_EMPTY else fail
-    return level(f"{free / DISK_LOW:.1f} GiB free at {nearest_existing(data)}")
+    free_bytes = shutil.disk_usage(nearest_existing(data)).free
+    level = ok if free_bytes >= DISK_LOW else warn if free_bytes >= DISK_EMPTY else fail
+    return level(f"{free_bytes / DISK_LOW:.1f} GiB free at {nearest_existing(data)}")
 
 
 def check_sync_rate(folder: Path) -> Finding:
@@ -111,11 +111,11 @@ def check_http_port(settings: Settings) -> Finding:
     try:
         listen(settings).close()
     except CannotListen as error:
-        running = get_instance_name(settings, "/healthz")
-        if running is None:
+        running_instance = get_instance_name(settings, "/healthz")
+        if running_instance is None:
             return fail(str(error))
         own_id = read_instance(settings.data)
-        if running and own_id and running != public_instance_name(own_id):
+        if running_instance and own_id and running_instance != public_instance_name(own_id):
             fix = "stop that service, choose another address with --listen, or use its --data"
             return fail(f"the service on {settings.listen} does not use {settings.data}", fix)
         return ok(f"the service is running on {settings.listen}")

@@ -103,9 +103,9 @@ def check_audit_log(chain: ChainStatus) -> Finding:
         return warn(f"{chain.broken.reason} yet: it was written by a process of the previous version, or manually", fix)
     if chain.broken:
         return fail(f"the audit log was modified: {chain.broken.reason}")
-    pending = "; the service is adding older entries" if chain.has_unlinked else ""
+    pending_text = "; the service is adding older entries" if chain.has_unlinked else ""
     end = f", which ends with {chain.link[:16]}" if chain.link else ""
-    return ok(f"{chain.entries} entries form an unbroken chain{end}{pending}")
+    return ok(f"{chain.entries} entries form an unbroken chain{end}{pending_text}")
 
 
 def check_wal(site: Site) -> Iterator[Finding]:
