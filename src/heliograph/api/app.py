@@ -324,8 +324,8 @@ class Api:
         response = adapter.error_response(refusal, request, self.context.base_url)
         with suppress(Refusal):
             caller = request.caller or self._admission.find(self._api_key(adapter, request))
-            unknown = unknown_path(request.path) if adapter.prefix else "(no such route)"
-            route_name = f"{request.method} {unknown}" if route == "none" else route
+            unknown_label = unknown_path(request.path) if adapter.prefix else "(no such route)"
+            route_name = f"{request.method} {unknown_label}" if route == "none" else route
             client = client_name(request.headers.get(b"user-agent", b"")) if adapter.prefix else ""
             # The adapter may turn an error into status 200, as clients of its API expect.
             status = response.status if response.status >= 400 else status_of(type(refusal))

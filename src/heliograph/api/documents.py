@@ -63,8 +63,8 @@ def _list_page(call: Call, items: dict[str, Any]) -> Response:
     after = query.get("after")
     if after is not None and after not in items:
         raise InvalidRequest("after must be the last code or cause of the previous page.", param="after")
-    remaining = names[names.index(after) + 1 :] if after else names
-    return page_response([items[name] for name in remaining], read_limit(query, len(names)))
+    remaining_names = names[names.index(after) + 1 :] if after else names
+    return page_response([items[name] for name in remaining_names], read_limit(query, len(names)))
 
 
 def document_routes(routes: list[Route]) -> list[Route]:

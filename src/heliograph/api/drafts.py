@@ -104,14 +104,16 @@ class DraftEndpoints(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
         query, setup = call.query(), call.context.store.setup.current
         limit, after = read_limit(query), read_after(query, self.kind) or ""
         records = sorted(self.records_of(call.caller.team).values(), key=lambda item: item.id)
-        selected: list[R] = []
+        page_records: list[R] = []
         octets, has_more = 0, False
         for record in (item for item in records if item.id > after):
-            if has_more := len(selected) == limit or octets > PAGE_BYTES_MAX:
+            if has_more := len(page_records) == limit or octets > PAGE_BYTES_MAX:
                 break
             octets += self._total_size(call, record)
-            selected.append(record)
-        return await _list_response(call, octets, has_more, lambda: [self.to_summary(setup, item) for item in selected])
+            page_records.append(record)
+        return await _list_response(
+            call, octets, has_more, lambda: [self.to_summary(setup, item) for item in page_records]
+        )
 
     async def read(self, call: Call) -> Response:
         return await self._respond(call, self._find_record(call))

@@ -59,8 +59,8 @@ def _value(
         return schema["const"]
     nested = _nested_schema_name(schema, schemas)
     if nested is not None and "examples" not in schema:
-        inner = _object(nested, schemas, values, phones)
-        return [inner] if schema.get("type") == "array" else inner
+        nested_example = _object(nested, schemas, values, phones)
+        return [nested_example] if schema.get("type") == "array" else nested_example
     documented_value = {field: schema["examples"][0]} if "examples" in schema else {}
     candidates = values | documented_value | phones
     if field in candidates and candidates[field] in schema.get("enum", [candidates[field]]):

@@ -110,15 +110,15 @@ def _add_queue_gauges(families: ScrapeGauges, context: Context, queues: Sequence
     `queues` is empty if the database is unavailable. Then no value is shown, because 0 would be misleading.
     """
     depth = families.declare("outbox_depth", "Recipients that are queued or being sent.", "lane")
-    oldest = families.declare("outbox_oldest_seconds", "Age of the oldest queued recipient.", "lane")
-    held = families.declare("held_messages", "Recipients that cannot be sent until an operator acts.", "reason")
+    oldest_gauge = families.declare("outbox_oldest_seconds", "Age of the oldest queued recipient.", "lane")
+    held_gauge = families.declare("held_messages", "Recipients that cannot be sent until an operator acts.", "reason")
     for lane in queues:
         depth(lane.waiting, lane.lane)
         since = context.clock.now() if lane.since is None else lane.since
         # `since` is in the future if all messages are scheduled for later.
-        oldest(max(0, context.clock.now() - since) / SECOND_MS, lane.lane)
+        oldest_gauge(max(0, context.clock.now() - since) / SECOND_MS, lane.lane)
     for reason, count in (_held_by_reason(context, queues) if queues else {}).items():
-        held(count, reason)
+        held_gauge(count, reason)
     for carrier in context.store.setup.current.carriers:
         labels = {"carrier": carrier.id, "channel": carrier.channel}
         reachable = carrier.id not in context.store.circuits.current
@@ -127,11 +127,11 @@ def _add_queue_gauges(families: ScrapeGauges, context: Context, queues: Sequence
 
 def _add_backlog_gauges(families: ScrapeGauges, now: int, backlog: Backlog | None) -> None:
     dead_letters = families.declare("quarantined_messages", "Messages in the dead-letter queue.")
-    pending = families.declare("webhook_pending", "Webhook deliveries that are pending.")
+    pending_gauge = families.declare("webhook_pending", "Webhook deliveries that are pending.")
     lag = families.declare("webhook_lag_seconds", "Age of the oldest pending webhook delivery.")
     if backlog:
         dead_letters(backlog.dead_letters)
-        pending(sum(hook.waiting for hook in backlog.webhooks))
+        pending_gauge(sum(hook.waiting for hook in backlog.webhooks))
         lag(max((now - hook.since for hook in backlog.webhooks), default=0) / SECOND_MS)
 
 

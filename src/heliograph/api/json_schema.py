@@ -150,8 +150,8 @@ def _refine_schema(schema: Schema, is_response: bool) -> Schema:
     explicitly_required = [name for name, base in schema["properties"].items() if base.get("needed")]
     # A response has all fields, except those that only some records have (`maybe`).
     always_present = [name for name, base in schema["properties"].items() if not base.get("maybe")]
-    required = always_present if is_response else [*schema["required"], *explicitly_required]
-    return {**schema, "properties": properties, "required": required}
+    required_names = always_present if is_response else [*schema["required"], *explicitly_required]
+    return {**schema, "properties": properties, "required": required_names}
 
 
 def _refine_property(base: Schema, is_response: bool) -> Schema:

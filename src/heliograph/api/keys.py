@@ -106,8 +106,8 @@ async def revoke_in_team(call: Call, id_: str, team: str) -> Response:
 
 
 def _to_key_record(call: Call, key: Key) -> KeyRecord:
-    used = call.context.state.last_used.get(key.id)
-    return to_record(KeySummary(record=key, state=state_of(key, call.context.clock.now()), used_at=used))
+    last_used_at = call.context.state.last_used.get(key.id)
+    return to_record(KeySummary(record=key, state=state_of(key, call.context.clock.now()), used_at=last_used_at))
 
 
 def _to_new_record(call: Call, created: CreatedKey) -> NewKeyRecord:

@@ -142,8 +142,8 @@ class Mcp:
         name, arguments = params.get("name"), params.get("arguments")
         tool = self._tools.get(name) if isinstance(name, str) else None
         if tool is None:
-            known = ", ".join(self._tools)
-            raise JsonRpcError(INVALID_PARAMS, f"There is no tool {quoted(str(name))}. Known: {known}.")
+            known_names = ", ".join(self._tools)
+            raise JsonRpcError(INVALID_PARAMS, f"There is no tool {quoted(str(name))}. Known: {known_names}.")
         if not isinstance(arguments, dict | None):
             raise JsonRpcError(INVALID_PARAMS, "arguments must be an object.")
         try:

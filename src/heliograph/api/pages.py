@@ -129,12 +129,12 @@ class Docs:
 
     def errors(self, query: str = "") -> str:
         terms = query.lower().split()
-        matching = [
+        matching_errors = [
             entry
             for entry in self._errors.values()
             if _contains_all(terms, entry["code"], entry["meaning"], entry["fix"])
         ]
-        return self._page("errors.html", "Error codes", "/docs/errors", errors=matching, q=query)
+        return self._page("errors.html", "Error codes", "/docs/errors", errors=matching_errors, q=query)
 
     def error(self, code: str) -> str | None:
         error = self._errors.get(code)

@@ -356,14 +356,14 @@ async def read_me(call: Call) -> Response:
     if "operate" in call.caller.key.scopes:
         return json_response(PlatformMe(scopes=call.caller.key.scopes))
     record, account = call.caller.team.record, await call.context.store.ledger.get_account(call.team)
-    used = account.used if account.month == month_of(call.context.clock.team_now(call.team)) else 0
+    used_count = account.used if account.month == month_of(call.context.clock.team_now(call.team)) else 0
     return json_response(
         Me(
             team=TeamView(id=record.id, name=record.name),
             mode=record.mode,
             sandbox=call.caller.team.sandbox,
             scopes=call.caller.key.scopes,
-            email_quota=QuotaView(limit=record.email_quota, used=used),
+            email_quota=QuotaView(limit=record.email_quota, used=used_count),
             currency=record.currency,
             credit=format_money(account.available),
             held=format_money(account.held),

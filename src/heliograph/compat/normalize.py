@@ -65,10 +65,10 @@ def with_client_field_names(refusal: Refusal, names: Mapping[str, str]) -> str:
 
     path = _BATCH_POSITION.sub("", refusal.param or "")
     starts_with_path = path and re.match(rf"{re.escape(path)}(?!\w)", refusal.message)
-    lead, rest = (path, refusal.message[len(path) :]) if starts_with_path else ("", refusal.message)
-    if not lead.startswith(tuple(names.values())):  # `lead` may already be the client's field name
-        lead = _NAME_IN_PATH.sub(translate, lead)
-    return lead + _NAME_IN_TEXT.sub(translate, rest)
+    leading_path, rest = (path, refusal.message[len(path) :]) if starts_with_path else ("", refusal.message)
+    if not leading_path.startswith(tuple(names.values())):  # `lead` may already be the client's field name
+        leading_path = _NAME_IN_PATH.sub(translate, leading_path)
+    return leading_path + _NAME_IN_TEXT.sub(translate, rest)
 
 
 class Mailbox(NamedTuple):
@@ -130,10 +130,10 @@ def _check_count(count: int, field: str) -> None:
 
 
 def _parse_mailbox(text: str, field: str) -> Mailbox:
-    parsed = parse_name_addr(text)
-    if parsed is None:
+    name_and_address = parse_name_addr(text)
+    if name_and_address is None:
         raise _invalid_email(text, field)
-    name, address = parsed
+    name, address = name_and_address
     return Mailbox(address.original, format_name_addr(name or "", address.original))
 
 

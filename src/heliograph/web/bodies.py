@@ -142,14 +142,14 @@ def _count_key_ends(raw: bytes) -> int:
 
 
 def _refuse_surrogates(value: Any) -> None:
-    pending = [value]
-    while pending:
-        item = pending.pop()
+    pending_values = [value]
+    while pending_values:
+        item = pending_values.pop()
         if isinstance(item, dict):
-            pending += item.keys()
-            pending += item.values()
+            pending_values += item.keys()
+            pending_values += item.values()
         elif isinstance(item, list):
-            pending += item
+            pending_values += item
         elif isinstance(item, str) and _SURROGATE.search(item):
             raise InvalidJson(f"The body has a lone surrogate. {InvalidJson.fix}")
 

@@ -44,8 +44,16 @@ class Usage:
 
         The oldest reservation counts as its expected size, so that it can always be completed.
         """
-        oldest = next(iter(self.reservations), reservation)
-        return self.reserved + size + (0 if oldest is reservation else max(0, oldest.expected_size - oldest.reserved))
+        oldest_reservation = next(iter(self.reservations), reservation)
+        return (
+            self.reserved
+            + size
+            + (
+                0
+                if oldest_reservation is reservation
+                else max(0, oldest_reservation.expected_size - oldest_reservation.reserved)
+            )
+        )
 
     def add(self, reservation: Reservation, size: int) -> None:
         self.reserved += size

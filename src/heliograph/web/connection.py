@@ -311,9 +311,9 @@ class Connection(asyncio.BufferedProtocol):
         """Wait until the client has read a large response or timed out, then release the reserved memory."""
         try:
             if self._write_paused:
-                unsent = self._transport.get_write_buffer_size()
-                request.shrink_reservation(unsent)
-                async with asyncio.timeout(BODY_S + unsent / MIN_BODY_RATE):
+                unsent_bytes = self._transport.get_write_buffer_size()
+                request.shrink_reservation(unsent_bytes)
+                async with asyncio.timeout(BODY_S + unsent_bytes / MIN_BODY_RATE):
                     await asyncio.shield(self._write_paused)
         except (TimeoutError, asyncio.CancelledError):  # cancelled if the drain timeout expired
             self._transport.abort()
@@ -336,12 +336,12 @@ class Connection(asyncio.BufferedProtocol):
     def _write(self, request: Request, response: Response, *, close: bool) -> None:
         """Write head and body of the response with one system call."""
         try:
-            head = _encode_head(response, close=close)
+            response_head = _encode_head(response, close=close)
         except ValueError:
             log.exception("request failed", path=request.path, address=request.address)
             response = self._connections.dispatcher.refusal_response(InternalError(), request)
-            head = _encode_head(response, close=close)
-        self._transport.write(head if request.method == "HEAD" else head + response.body)
+            response_head = _encode_head(response, close=close)
+        self._transport.write(response_head if request.method == "HEAD" else response_head + response.body)
 
     async def _stream(
         self, request: Request, response: Response, chunks: AsyncGenerator[bytes, None], *, close: bool
@@ -409,14 +409,14 @@ def _encode_head(response: Response, *, close: bool, chunked: bool | None = None
         lines.append(b"transfer-encoding: chunked\r\n")
     if close:
         lines.append(b"connection: close\r\n")
-    head = b"%scontent-type: %s\r\n%s\r\n" % (
+    response_head = b"%scontent-type: %s\r\n%s\r\n" % (
         STATUS_LINE[response.status],
         response.content_type,
         b"".join(lines),
     )
-    if head.count(b"\n") != len(lines) + 3 or head.count(b"\r") != len(lines) + 3:
+    if response_head.count(b"\n") != len(lines) + 3 or response_head.count(b"\r") != len(lines) + 3:
         raise ValueError("a header contains a line break")
-    return head
+    return response_head
 
 
 class Connections:

@@ -13,7 +13,7 @@ import msgspec
 from heliograph.domain.limits import JSON_DEPTH_MAX, JSON_VALUES_MAX
 from heliograph.domain.refusals import InvalidJson
 
-STEP_BYTES = 64 * 1024  # decoded in one step
+STEP_BYTES = 64 * 1024  # bytes decoded in one step
 
 _SPACE = re.compile(rb"[ \t\n\r]*+")
 _SCALAR = re.compile(rb'[^ \t\n\r"\[\]{},:]{1,65536}+')  # a number or a literal

@@ -329,15 +329,15 @@ def choose_next(
     At most one delivery per subject is in flight and, if `host` is given, at most `WINDOW` per host.
     """
     busy, hosts = {due.subject for due in started}, Counter(map(host, started) if host else ())
-    chosen: list[DueDelivery] = []
+    chosen_deliveries: list[DueDelivery] = []
     for due in queued:
-        if len(chosen) >= limit:
+        if len(chosen_deliveries) >= limit:
             break
         if due.subject not in busy and not (host and hosts[host(due)] >= WINDOW):
             busy.add(due.subject)
             hosts[host(due) if host else ""] += 1
-            chosen.append(due)
-    return chosen
+            chosen_deliveries.append(due)
+    return chosen_deliveries
 
 
 def _host(due: DueDelivery) -> str:

@@ -200,11 +200,13 @@ class Webhooks:
         check_format(request.format or DEFAULT_FORMAT)
         if request.enabled:
             fields["disabled_reason"] = ""
-        previous = self.find(team, id_)
+        previous_webhook = self.find(team, id_)
         if request.url is not None:
-            fields |= await self._changed_url_fields(previous, request.url)
+            fields |= await self._changed_url_fields(previous_webhook, request.url)
         make_pair = (
-            self._make_pair if previous.public_key else await self._prepare_key_pair(request.format or previous.format)
+            self._make_pair
+            if previous_webhook.public_key
+            else await self._prepare_key_pair(request.format or previous_webhook.format)
         )
 
         def apply_fields(hook: Webhook) -> Webhook:
@@ -240,9 +242,9 @@ class Webhooks:
 
     async def rotate(self, actor: Actor, team: str | None, id_: str) -> WebhookWithSecret:
         """Replace the secret. For 24 h, requests are also signed with the previous secret."""
-        previous = self.find(team, id_)
-        secret, make_pair = self._make_secret(), await self._prepare_key_pair(previous.format)
-        now = self._store.clock.team_now(self._team_ref(previous))
+        previous_webhook = self.find(team, id_)
+        secret, make_pair = self._make_secret(), await self._prepare_key_pair(previous_webhook.format)
+        now = self._store.clock.team_now(self._team_ref(previous_webhook))
 
         def replace_secret(hook: Webhook) -> Webhook:
             pair = new_key_pair(id_, hook.format, None, make_pair, self._vault)

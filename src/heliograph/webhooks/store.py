@@ -212,13 +212,13 @@ async def record(tx: Tx, attempts: Sequence[DeliveryAttempt], owner: str) -> lis
         recorded.append(attempt)
     if recorded:
         await _write_attempts(tx, recorded)
-    changed = [
+    changed_rows = [
         (webhook, since)
         for (webhook, epoch), since in failing_since.items()
         if since != previously_failing_since[webhook, epoch]
     ]
-    if changed:
-        await tx.run("update_endpoints", endpoints=changed)
+    if changed_rows:
+        await tx.run("update_endpoints", endpoints=changed_rows)
     return results
 
 
@@ -314,20 +314,20 @@ async def _replay_rows(tx: Tx, request: _ReplayRequest, rows: Sequence[Any], rep
 
     The first batch with a matching event also writes the audit entry.
     """
-    chosen: list[tuple[str, str, int]] = []
+    chosen_events: list[tuple[str, str, int]] = []
     for _, event, type_, subject, state, attempt in sorted(tuple(row) for row in rows):
-        failed = state == "exhausted" or (state == "waiting" and attempt > 0)
+        has_failed = state == "exhausted" or (state == "waiting" and attempt > 0)
         is_subscribed = state is not None or (type_ != TEST and request.subscribes(type_))
-        if failed if request.selection.failed_only else is_subscribed:
+        if has_failed if request.selection.failed_only else is_subscribed:
             # increasing due times keep the order of events
-            chosen.append((event, subject, request.now + replayed + len(chosen)))
-    if chosen:
+            chosen_events.append((event, subject, request.now + replayed + len(chosen_events)))
+    if chosen_events:
         params = {"webhook": request.webhook, "team": request.team, "now": request.now}
-        await tx.run("replay_deliveries", deliveries=chosen, **params)
+        await tx.run("replay_deliveries", deliveries=chosen_events, **params)
         schedule_wakeup(tx, WEBHOOKS)
         if not replayed:
             await audit.write(tx, request.entry)
-    return replayed + len(chosen)
+    return replayed + len(chosen_events)
 
 
 async def delete_batch(tx: Tx, webhook: str) -> bool:

@@ -185,10 +185,10 @@ def time_range(query: Mapping[str, str]) -> tuple[int, int]:
 
 def _parse_time(text: str, name: str) -> int:
     with_time = text if "T" in text else f"{text}T00:00:00"
-    parsed = parse_timestamp(with_time) or parse_timestamp(f"{with_time}Z")
-    if parsed is None:
+    timestamp_ms = parse_timestamp(with_time) or parse_timestamp(f"{with_time}Z")
+    if timestamp_ms is None:
         raise InvalidRequest(f"{name} must be a date such as 2026-11-15, not {text[:80]!r}.", param=name)
-    return parsed
+    return timestamp_ms
 
 
 def check_stream(name: str) -> None:

@@ -136,9 +136,11 @@ def _apply_edit(base: Template, request: PostmarkTemplateFields) -> EditResult:
 
 
 async def _save(call: Call, base: Template, request: PostmarkTemplateFields, revision: str | None) -> Response:
-    existing = find_template(call.caller.team.templates, request.alias) if request.alias else None
-    if existing and existing.id != base.id:
-        raise InvalidRequest(f"Alias: {existing.id} already has this alias. Choose another alias.", param="Alias")
+    existing_template = find_template(call.caller.team.templates, request.alias) if request.alias else None
+    if existing_template and existing_template.id != base.id:
+        raise InvalidRequest(
+            f"Alias: {existing_template.id} already has this alias. Choose another alias.", param="Alias"
+        )
     parsed = await run_large(parsing_cost(call.json), _apply_edit, base, request)
     edited = with_extra_fields(parsed, {"alias": request.alias or base.alias})
     for name, reason in edited.errors.items():

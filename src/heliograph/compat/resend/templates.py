@@ -111,9 +111,11 @@ async def delete(call: Call) -> Response:
 
 
 async def _save(call: Call, base: Template, request: ResendTemplate, revision: str | None) -> None:
-    existing = find_template(call.caller.team.templates, request.alias) if request.alias else None
-    if existing and existing.id != base.id:
-        raise InvalidRequest(f"alias: {existing.id} already has this alias. Choose another alias.", param="alias")
+    existing_template = find_template(call.caller.team.templates, request.alias) if request.alias else None
+    if existing_template and existing_template.id != base.id:
+        raise InvalidRequest(
+            f"alias: {existing_template.id} already has this alias. Choose another alias.", param="alias"
+        )
     new = await run_large(parsing_cost(call.json), _apply_edit, base, request)
     await templates.save(call.context.store, call.actor, new, revision=revision, by_operator=False, publish=False)
 

@@ -207,12 +207,12 @@ def _passthrough_id(caller: Caller, form: dict[str, str]) -> str:
 
 def _parse_variables(text: str) -> dict[str, Any]:
     try:
-        parsed = parse_json(text.encode(), "ContentVariables") if text else {}
+        raw_values = parse_json(text.encode(), "ContentVariables") if text else {}
     except InvalidJson:
-        parsed = None
-    if not isinstance(parsed, dict):
+        raw_values = None
+    if not isinstance(raw_values, dict):
         raise InvalidRequest("ContentVariables must be a JSON object as text.", param="ContentVariables")
-    return parsed
+    return raw_values
 
 
 def _variable_name(key: str, names: list[str]) -> str:
@@ -263,13 +263,13 @@ def _date_range(query: dict[str, str]) -> tuple[int, int]:
     created_after, created_before = 0, LATEST_TIME
     for name, value in query.items():
         if name.startswith("DateSent"):
-            parsed = parse_timestamp(value if "T" in value else f"{value}T00:00:00Z")
-            if parsed is None:
+            timestamp_ms = parse_timestamp(value if "T" in value else f"{value}T00:00:00Z")
+            if timestamp_ms is None:
                 raise InvalidRequest(f"{name} must be a date such as 2026-11-15.", param=name)
             if not name.endswith("<"):
-                created_after = parsed - 1
+                created_after = timestamp_ms - 1
             if not name.endswith(">"):
-                created_before = parsed + (1 if "T" in value and name.endswith("<") else DAY_MS)
+                created_before = timestamp_ms + (1 if "T" in value and name.endswith("<") else DAY_MS)
     return created_after, created_before
 
 
@@ -318,7 +318,7 @@ def _message_json(call: Call, message: MessageDetails) -> dict[str, Any]:
     status = to_status(row.status, detail.get("reason"), was_sent=sent_at is not None)
     if row.status == "queued" and record.scheduled_at:
         status = "scheduled"
-    failed = row.status == "failed"
+    has_failed = row.status == "failed"
     prefix, body, segments = WHATSAPP if row.channel == "whatsapp" else "", "", 1
     if row.content and row.channel == "sms":
         content = msgspec.json.decode(row.content, type=SmsContent)
@@ -339,8 +339,8 @@ def _message_json(call: Call, message: MessageDetails) -> dict[str, Any]:
         "num_media": "0",
         "price": f"-{format_money(row.price)}" if row.charge == "captured" else None,
         "price_unit": call.caller.team.record.currency,
-        "error_code": error_code(detail.get("reason")) if failed and status != "canceled" else None,
-        "error_message": detail.get("text") if failed else None,
+        "error_code": error_code(detail.get("reason")) if has_failed and status != "canceled" else None,
+        "error_message": detail.get("text") if has_failed else None,
         "api_version": VERSION,
         "uri": f"{uri}.json",
         "date_created": mail_time(row.created_at),

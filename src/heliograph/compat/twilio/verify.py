@@ -44,10 +44,10 @@ async def start(call: Call) -> Response:
             param=unsupported[0],
         )
     to, channel = form.get("To"), form.get("Channel") or "sms"
-    newest = await _find_newest(call, to or "")
-    if newest and newest.status == "pending" and newest.channel == channel:
-        await _resend(call, newest)
-        id_ = newest.id
+    newest_verification = await _find_newest(call, to or "")
+    if newest_verification and newest_verification.status == "pending" and newest_verification.channel == channel:
+        await _resend(call, newest_verification)
+        id_ = newest_verification.id
     else:
         started = await start_verification(
             call.context, call.caller, VerifyRequest(to=to, channel=channel, locale=form.get("Locale") or None), None
@@ -139,10 +139,10 @@ async def _find_by_id_or_recipient(call: Call, name: str) -> VerificationRow:
     """Return the verification with this id, or the newest one of this number or address."""
     if name.startswith("vrf_"):
         return await find_verification(call.context, call.caller, name)
-    newest = await _find_newest(call, name)
-    if newest is None:
+    newest_verification = await _find_newest(call, name)
+    if newest_verification is None:
         raise VerificationNotFound(f"No verification for {name[:80]!r}.", param="To")
-    return newest
+    return newest_verification
 
 
 def _finished_error(verification: VerificationRow) -> VerificationNotFound:

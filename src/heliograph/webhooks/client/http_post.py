@@ -204,10 +204,12 @@ class _Connection(asyncio.Protocol):
         if self._response.done():  # unsolicited bytes
             self.transport.abort()
             return
-        accepted = octets[: READ_MAX - self._octets_received]  # at most READ_MAX in total, even if more arrives at once
+        accepted_octets = octets[
+            : READ_MAX - self._octets_received
+        ]  # at most READ_MAX in total, even if more arrives at once
         self._octets_received += len(octets)
         try:
-            self._parser.feed_data(accepted)
+            self._parser.feed_data(accepted_octets)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._complete("not_http", "the response is not valid HTTP")
         if self._octets_received > READ_MAX:
@@ -257,8 +259,10 @@ class _Connection(asyncio.Protocol):
 
 def _build_request(target: Target, headers: Mapping[str, str], body: bytes) -> bytes:
     header_lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-    head = f"POST {target.path_and_query} HTTP/1.1\r\nHost: {target.authority}\r\n{_COMMON_HEADERS}{header_lines}"
-    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode("latin-1") + body
+    request_head = (
+        f"POST {target.path_and_query} HTTP/1.1\r\nHost: {target.authority}\r\n{_COMMON_HEADERS}{header_lines}"
+    )
+    return f"{request_head}Content-Length: {len(body)}\r\n\r\n".encode("latin-1") + body
 
 
 def _failure_text(failure: Exception) -> str:

@@ -114,15 +114,15 @@ def rotate_secret(hook: Webhook, secret: str, now: int, vault: Vault) -> Webhook
     is dropped.
     """
     try:
-        previous = vault.decrypt(hook.secret, f"webhook/{hook.id}")
+        previous_secret = vault.decrypt(hook.secret, f"webhook/{hook.id}")
     except ValueError:
         return replace(hook, secret=encrypt_secret(vault, hook.id, secret), old_secret=None, old_until=0)
-    if hmac.compare_digest(previous, secret.encode()):
+    if hmac.compare_digest(previous_secret, secret.encode()):
         return hook
     return replace(
         hook,
         secret=encrypt_secret(vault, hook.id, secret),
-        old_secret=vault.encrypt(previous, f"webhook/{hook.id}/old"),
+        old_secret=vault.encrypt(previous_secret, f"webhook/{hook.id}/old"),
         old_until=now + ROTATION_MS,
     )
 
