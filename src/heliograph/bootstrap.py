@@ -265,8 +265,8 @@ async def pause_if_restored(store: Store, data: Path, file: Path | None = None) 
     recorded_counters = await asyncio.to_thread(read_database_counters, data)
     recorded_marks = await asyncio.to_thread(read_file_marks, data) if file else {}
     file_mark = read_mark(file) if file else None
-    copied = [database_id for database_id, recorded_mark in recorded_marks.items() if recorded_mark != file_mark]
-    comparison = await store.maintenance.pause_if_restored(recorded_counters, copied)
+    copied_ids = [database_id for database_id, recorded_mark in recorded_marks.items() if recorded_mark != file_mark]
+    comparison = await store.maintenance.pause_if_restored(recorded_counters, copied_ids)
     await asyncio.to_thread(save_database_counter, data, comparison.database_id, comparison.counter)
     if file and (new_file_mark := file_mark or mark_file(file)):
         await asyncio.to_thread(save_file_mark, data, comparison.database_id, new_file_mark)

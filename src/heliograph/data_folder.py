@@ -52,7 +52,7 @@ class ProcessSlot:
 
 
 def has_running_process(data: Path) -> bool:
-    """Return whether a live process has a slot in the data folder."""
+    """Return whether a running process uses the data folder, which means that it holds the lock of a slot file."""
     for path in (data / "seats").glob("*"):
         with open(path, "w") as file:
             try:
@@ -238,7 +238,7 @@ def mark_file(file: Path) -> str | None:
 
 
 def read_file_marks(data: Path) -> dict[int, str]:
-    """Return database id → the mark that its file had (see `mark_file`), unless it was shut down cleanly."""
+    """Return database id → last recorded file mark (see `mark_file`), for databases not shut down cleanly."""
     return {int(file.stem): file.read_text() for file in data.glob("witness/*.file") if file.stem.isdecimal()}
 
 
@@ -279,7 +279,7 @@ def backed_up_at(data: Path) -> int | None:
 
 
 def read_instance(data: Path) -> str | None:
-    """Return the instance name of the process slots in this folder, or None if no service has run here."""
+    """Return the instance name stored in the data folder; None if no service has used the folder yet."""
     with suppress(OSError):
         return _read_text(data / "instance") or None
     return None

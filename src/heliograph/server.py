@@ -234,11 +234,11 @@ async def _drain(app: App, connections: Connections, stop: Stop) -> None:
 
 async def _cancel(tasks: list["asyncio.Task[None]"]) -> None:
     """Cancel the tasks, repeatedly until all end: an exception can swallow the first cancellation."""
-    running = set(tasks)
-    while running:
-        for task in running:
+    running_tasks = set(tasks)
+    while running_tasks:
+        for task in running_tasks:
             task.cancel()
-        _, running = await asyncio.wait(running, timeout=RETRY_S)
+        _, running_tasks = await asyncio.wait(running_tasks, timeout=RETRY_S)
 
 
 def bind(settings: Settings, role: str) -> Sockets:

@@ -309,7 +309,7 @@ SETTINGS: dict[str, SettingSpec] = {
 }
 NAMES = tuple(SETTINGS)
 SECRET_NAMES = tuple(name for name, spec in SETTINGS.items() if spec.secret)
-# New name → name of the setting; the listener receives inbound mail, not only bounces
+# Alternative name of a setting → its original name; the listener receives all inbound mail, not only bounces
 NAME_BY_ALIAS = {"mail_listen": "bounce_listen"}
 
 
@@ -330,8 +330,10 @@ def read_settings(
     fields: dict[str, Any] = {"sources": {name: source for name, (_, source) in texts.items()}}
     for name, (value, source) in texts.items():
         try:
-            parsed = SETTINGS[name].parse(value)
-            fields |= dict(zip(("host", "port"), parsed, strict=True)) if name == "listen" else {name: parsed}
+            parsed_value = SETTINGS[name].parse(value)
+            fields |= (
+                dict(zip(("host", "port"), parsed_value, strict=True)) if name == "listen" else {name: parsed_value}
+            )
         except ValueError as error:
             # Do not repeat the value of a secret: this message may be logged.
             shown_value = "" if name in SECRET_NAMES or "@" in value else f"={value!r}"

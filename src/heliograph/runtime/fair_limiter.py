@@ -27,7 +27,7 @@ class FairLimiter:
 
     @asynccontextmanager
     async def slot(self, group: str) -> AsyncIterator[None]:
-        """Hold one slot. Raises QueueFull if the group has too many waiters or the wait is too long."""
+        """Occupy a slot while the context is open. Raises QueueFull if too many of the group wait, or for too long."""
         await self._acquire(group)
         loop_time = asyncio.get_running_loop().time
         acquired_at = loop_time()

@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 BACKLOG = 2048
 ACCEPTS_MAX = 64  # maximum connections accepted per event loop iteration
-SHARED_ACCEPTS_MAX = 2  # the same, for a socket that several processes share
+SHARED_ACCEPTS_MAX = 2  # like ACCEPTS_MAX, for a socket that several processes share
 START_ITERATIONS = 4  # event loop iterations between accepting a connection and reading its first bytes
 LOG_INTERVAL_S = 60.0
 NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -60,9 +60,9 @@ def listen(host: str, port: int) -> Listener:
 
 def adopt_socket(descriptor: int) -> Listener:
     """Return a listener on a socket that several processes share; it accepts few connections at a time."""
-    adopted = Listener(fileno=descriptor)
-    adopted.accepts_max = adopted._accepts_left = SHARED_ACCEPTS_MAX
-    return adopted
+    listener = Listener(fileno=descriptor)
+    listener.accepts_max = listener._accepts_left = SHARED_ACCEPTS_MAX
+    return listener
 
 
 async def stop_accepting(server: asyncio.Server) -> None:

@@ -118,5 +118,7 @@ def _code_location(frame: FrameType | None) -> str:
     innermost = frame
     while frame is not None and OUR_PATH not in frame.f_code.co_filename:
         frame = frame.f_back
-    chosen = frame or innermost
-    return f"{chosen.f_code.co_filename.rpartition(OUR_PATH)[2]}:{chosen.f_lineno}" if chosen else "unknown"
+    shown_frame = frame or innermost
+    return (
+        f"{shown_frame.f_code.co_filename.rpartition(OUR_PATH)[2]}:{shown_frame.f_lineno}" if shown_frame else "unknown"
+    )

@@ -186,7 +186,7 @@ class ProcessGroup:
 
     def reload(self) -> None:
         """Replace all processes, so that they read their settings again."""
-        self._replace_again = True  # also processes that were replaced a moment ago: they may have older settings
+        self._replace_again = True  # processes replaced a moment ago are included: they may have older settings
         if not self._replacing:
             self._replacing = True
             self._tasks.create_task(self._replace())

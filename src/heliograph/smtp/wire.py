@@ -156,15 +156,15 @@ class SmtpServerConnection(asyncio.Protocol):
         Raises ReadTimeout or ConnectionClosed. A caller that stops early must close the connection, because the rest of
         the mail would be read as commands.
         """
-        pending = b"\r\n"  # in an empty mail, the dot follows the line end of DATA
-        skip, size, waited_s = len(pending), 0, 0.0
+        pending_bytes = b"\r\n"  # in an empty mail, the dot follows the line end of DATA
+        skip, size, waited_s = len(pending_bytes), 0, 0.0
         while True:
             if not self._unread:
                 started_at = self._loop.time()
                 await self._wait_for_data(MAIL_BASE_TIMEOUT_S + size / MAIL_BYTES_PER_S_MIN - waited_s)
                 waited_s += self._loop.time() - started_at
                 continue
-            piece = pending + self._unread
+            piece = pending_bytes + self._unread
             size += len(self._unread)
             self._unread.clear()
             end = piece.find(END_OF_MAIL)
@@ -172,7 +172,7 @@ class SmtpServerConnection(asyncio.Protocol):
             if yield_end >= skip:
                 yield piece[:yield_end].replace(b"\r\n..", b"\r\n.")[skip:]
                 skip = 0
-            pending = piece[yield_end:]
+            pending_bytes = piece[yield_end:]
             if end >= 0:
                 self._unread += piece[end + len(END_OF_MAIL) :]
                 return

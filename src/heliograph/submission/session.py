@@ -149,13 +149,13 @@ class SubmissionSession(SmtpServerSession[Address]):
     # -- mails ---------------------------------------------------------------------------------------------
 
     def _add_recipient(self, envelope: Envelope[Address], address: str) -> str:
-        parsed = parse_address(address)
-        if parsed is None:
+        parsed_address = parse_address(address)
+        if parsed_address is None:
             return "501 5.1.3 invalid_email: The recipient is not a valid email address"
-        if parsed.normal not in (recipient.normal for recipient in envelope.recipients):
+        if parsed_address.normal not in (recipient.normal for recipient in envelope.recipients):
             if len(envelope.recipients) >= RECIPIENTS_MAX:
                 return f"452 4.5.3 too_many_recipients: At most {RECIPIENTS_MAX}. Send the others in another mail"
-            envelope.recipients.append(parsed)
+            envelope.recipients.append(parsed_address)
         return "250 2.1.5 Ok"
 
     async def _receive_mail(self, envelope: Envelope[Address]) -> None:
