@@ -21,7 +21,7 @@ SIZES = {"docstring": 120, "comment": 60, "name": 60, "docs": 40}
 SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*])")
 NO_PROSE = re.compile(r"\s*(```|[|#<>!]|- \[|\d+\. \[|$)")  # fences, tables, headings, HTML, link lists
 LIST_ITEM = re.compile(r"^\s*([-*]|\d+\.) ")
-DIRECTIVE = re.compile(r"#\s*(type:|noqa|!|-\*-|pragma)")
+DIRECTIVE = re.compile(r"#\s*(type:|noqa|fmt:|!|-\*-|pragma)")
 DOCUMENTABLE = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
