@@ -19,7 +19,7 @@ from heliograph.api import health
 from heliograph.api.routes import ROUTES
 from heliograph.compat.adapters import ADAPTERS
 from heliograph.domain.delivery.circuit import open_circuit
-from heliograph.domain.delivery.lanes import SLOTS_BY_LANE
+from heliograph.domain.delivery.lanes import CONCURRENCY_MAX_BY_LANE
 from heliograph.domain.refusals import NotFound, ServiceUnavailable
 from heliograph.domain.setup.records import CarrierRecord
 from heliograph.domain.setup.snapshot import to_row
@@ -191,7 +191,7 @@ def test_requests_and_messages_are_counted(metric_values: dict[str, float]) -> N
         *(
             f'heliograph_outbox_{figure}{{lane="{lane}"}}'
             for figure in ("depth", "oldest_seconds")
-            for lane in SLOTS_BY_LANE
+            for lane in CONCURRENCY_MAX_BY_LANE
         ),
         'heliograph_held_messages{reason="paused"}',
         'heliograph_held_messages{reason="circuit"}',

@@ -13,7 +13,7 @@ from heliograph.carrier_failover import CarrierFailover
 from heliograph.carriers import contract as channels
 from heliograph.carriers.contract import Carriers, OutboundMessage
 from heliograph.deliver.dispatch import Dispatch, choose_carrier
-from heliograph.domain.delivery.lanes import SLOTS_BY_LANE
+from heliograph.domain.delivery.lanes import CONCURRENCY_MAX_BY_LANE
 from heliograph.domain.delivery.outcome import Accepted, Deferred, IncomingText, Outcome, Refused
 from heliograph.domain.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from heliograph.domain.setup.records import CarrierRecord, TeamRecord
@@ -67,7 +67,7 @@ async def deliver_all(store: Store, worker: Dispatch, clock: Any) -> None:
     """Deliver and advance the clock until the outbox is empty."""
     while queues := await store.dead_letters.queues(clock.now()):
         clock.forward(min(queue.oldest_due for queue in queues if queue.oldest_due is not None) - clock.now())
-        for lane in SLOTS_BY_LANE:
+        for lane in CONCURRENCY_MAX_BY_LANE:
             for claim in await store.outbox.claim(lane, 100):
                 assert await worker.deliver(claim)
 

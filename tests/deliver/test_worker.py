@@ -12,7 +12,7 @@ from heliograph.carrier_failover import CarrierFailover
 from heliograph.carriers.contract import Carrier, Carriers, OutboundMessage
 from heliograph.deliver import worker as loops
 from heliograph.deliver.worker import Worker
-from heliograph.domain.delivery.lanes import SLOTS_BY_LANE
+from heliograph.domain.delivery.lanes import CONCURRENCY_MAX_BY_LANE
 from heliograph.domain.delivery.outcome import Accepted, Outcome
 from heliograph.domain.limits import CLAIMS_MAX, CRASHES_MAX, HEARTBEAT_MS, LEASE_MS
 from heliograph.domain.setup.records import Platform
@@ -145,7 +145,7 @@ async def test_small_team_does_not_wait_behind_a_large_one(store: Store, send: S
 
 
 async def test_lanes_have_separate_slots(store: Store, clock: Any, send: Send, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SLOTS_BY_LANE, "email", 2)
+    monkeypatch.setitem(CONCURRENCY_MAX_BY_LANE, "email", 2)
     gates = {"email": BlockingCarrier(), "sms": BlockingCarrier()}
     gates["sms"].opened.set()
     for n in range(5):
@@ -185,8 +185,8 @@ async def test_claim_received_during_a_stop_is_released(
     worker = Worker(store, CarrierFailover(store, Carriers(lambda _: gate), clock), clock)
     stopping: list[asyncio.Task[None]] = []
 
-    async def claim_and_stop(lane: str, limit: int, *free_slots: Any) -> list[Claim]:
-        claims = await claim(lane, limit, *free_slots)
+    async def claim_and_stop(lane: str, limit: int, *free_capacity: Any) -> list[Claim]:
+        claims = await claim(lane, limit, *free_capacity)
         stopping.append(asyncio.create_task(worker.stop()))
         await asyncio.sleep(0)
         return claims

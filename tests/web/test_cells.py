@@ -17,7 +17,7 @@ from tests.make_request import make_request
 pytestmark = pytest.mark.anyio
 
 HOST = "cell-01.mail.test"
-REFUSAL = WrongCell.named("cell_01", "cell_02")
+REFUSAL = WrongCell.for_key("cell_01", "cell_02")
 KEYLESS = ("/dashboard", "/dashboard/sign-in", "/carriers/car_1/callback", "/unsubscribe/t", "/bin/team_a/t")
 
 

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable
 
 from heliograph.domain.delivery.lanes import (
+    CONCURRENCY_MAX_BY_LANE,
     CONCURRENCY_START,
     CONNECTION_WAIT_MAX_S,
     LANE_AND_PRIORITY_BY_QUEUE,
     PRIORITIES,
     QUEUE_BY_LANE_AND_PRIORITY,
-    SLOTS_BY_LANE,
     next_concurrency,
 )
 from heliograph.domain.setup.records import Priority
@@ -27,7 +27,7 @@ class ConcurrencyLimiter:
         """Create the limiter; `wake_lane` is called with a lane when one of its full queues has capacity again."""
         self._wake_lane = wake_lane
         self._limits = {
-            queue: min(CONCURRENCY_START, SLOTS_BY_LANE[lane])
+            queue: min(CONCURRENCY_START, CONCURRENCY_MAX_BY_LANE[lane])
             for queue, (lane, _) in LANE_AND_PRIORITY_BY_QUEUE.items()
         }
         # queue → consecutive sends without waiting that are needed before it may use another queue's larger limit
@@ -35,7 +35,7 @@ class ConcurrencyLimiter:
         self._in_flight: Counter[str] = Counter()
         self._full_queues: set[str] = set()
 
-    def free_slots(self, lane: str) -> dict[Priority, int]:
+    def free_capacity(self, lane: str) -> dict[Priority, int]:
         """Return how many more messages of each priority may be claimed.
 
         A queue may use the larger limit of a less urgent queue of the same lane, unless its own sends recently had to
@@ -63,7 +63,7 @@ class ConcurrencyLimiter:
     def adapt(self, queue: str, seconds: float) -> None:
         """Adapt the limit of `queue` to how long a send waited for a connection."""
         lane = LANE_AND_PRIORITY_BY_QUEUE[queue][0]
-        self._limits[queue] = next_concurrency(self._limits[queue], SLOTS_BY_LANE[lane], seconds)
+        self._limits[queue] = next_concurrency(self._limits[queue], CONCURRENCY_MAX_BY_LANE[lane], seconds)
         if seconds > CONNECTION_WAIT_MAX_S:
             self._cautious_sends[queue] = CONCURRENCY_START
         elif self._cautious_sends[queue]:
@@ -74,7 +74,7 @@ class ConcurrencyLimiter:
     def _wake_if_free(self, lane: str) -> None:
         """Wake the lane if one of its full queues has capacity again."""
         free_queues = {
-            QUEUE_BY_LANE_AND_PRIORITY[lane, priority] for priority, count in self.free_slots(lane).items() if count
+            QUEUE_BY_LANE_AND_PRIORITY[lane, priority] for priority, count in self.free_capacity(lane).items() if count
         }
         if not self._full_queues.isdisjoint(free_queues):
             self._full_queues -= free_queues

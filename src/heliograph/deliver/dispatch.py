@@ -48,8 +48,8 @@ DATABASE_RETRY_S = 0.5
 # for this long after a heartbeat, no other worker can have claimed our messages
 LEASE_CERTAIN_S = (LEASE_MS - HEARTBEAT_MS) / SECOND_MS
 UNREACHABLE_SPREAD_MS = 1000  # retries after an unreachable carrier are spread over this time
-# The same for messages that were not attempted, because the circuit was open. One message probes the carrier; if it
-# recovers, the others are released at once.
+# Retries of messages that were not attempted because the circuit was open are spread over this time. One message
+# probes the carrier; if the carrier responds, the other messages are released at once.
 UNATTEMPTED_SPREAD_MS = 30_000
 NO_CARRIER_TEXT = "no carrier serves this destination now"
 OUT_OF_REACH_TEXT = "no carrier for this destination is reachable now"
@@ -440,7 +440,7 @@ def _hold_update(
     """Defer the message for a problem on our side, without counting an attempt; it is sent before newer messages."""
     is_held = claim.held_at is not None
     first_at = claim.first_at if claim.attempt or is_held else now
-    # without a retry time it keeps its position in the queue
+    # without a retry time the message keeps its position in the queue
     retry_at = now + outcome.retry_after_ms if outcome.retry_after_ms else claim.due_at
     due_at = hold_until(claim.channel, first_at, now, retry_at)
     if due_at is None:

@@ -1,4 +1,4 @@
-"""The claim loop: each lane claims due messages while it has free slots."""
+"""The claim loop: each lane claims due messages while it sends fewer than its concurrency limit."""
 
 import asyncio
 from collections import Counter
@@ -11,7 +11,7 @@ import structlog
 from heliograph.carrier_failover import CarrierFailover
 from heliograph.deliver.concurrency import ConcurrencyLimiter
 from heliograph.deliver.dispatch import Dispatch
-from heliograph.domain.delivery.lanes import SLOTS_BY_LANE
+from heliograph.domain.delivery.lanes import CONCURRENCY_MAX_BY_LANE
 from heliograph.domain.limits import HEARTBEAT_MS, SECOND_MS
 from heliograph.domain.setup.records import Priority
 from heliograph.runtime import metrics
@@ -43,9 +43,9 @@ class Worker:
         self._clock = clock
         self._limiter = ConcurrencyLimiter(lambda lane: store.wakeups.by_kind[lane].set())
         self._dispatch = Dispatch(store, failover, clock, self._limiter.adapt)
-        self._tasks: dict[str, DeliveryTasks] = {lane: {} for lane in (*SLOTS_BY_LANE, ISOLATED)}
-        self._polled_at = dict.fromkeys(SLOTS_BY_LANE, clock.now())  # lane → time at which it last tried to claim
-        self._is_isolating = False  # lanes pause while poison-message candidates are retried in isolation
+        self._tasks: dict[str, DeliveryTasks] = {lane: {} for lane in (*CONCURRENCY_MAX_BY_LANE, ISOLATED)}
+        self._polled_at = dict.fromkeys(CONCURRENCY_MAX_BY_LANE, clock.now())  # lane → time of its last claim
+        self._is_isolating = False  # whether the lanes pause while poison-message candidates are retried in isolation
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
         self._stopped.set()
@@ -56,7 +56,7 @@ class Worker:
         self._dispatch.renewed_at = asyncio.get_running_loop().time()
         leases = asyncio.create_task(self._renew_leases())
         try:
-            await asyncio.gather(self._retry_candidates(), *(self._run_lane(lane) for lane in SLOTS_BY_LANE))
+            await asyncio.gather(self._retry_candidates(), *(self._run_lane(lane) for lane in CONCURRENCY_MAX_BY_LANE))
             if unfinished := await wait_for_all(self._in_flight(), STOP_TIMEOUT_S):
                 # keep their leases: whether they were sent is unknown, and the next start claims them again
                 log.warning("stopped with sends in flight", count=len(unfinished))
@@ -77,18 +77,18 @@ class Worker:
         while not self._stopping.is_set():
             self._polled_at[lane] = self._clock.now()
             metrics.WORKER_PROGRESS.set(min(self._polled_at.values()) / SECOND_MS)
-            free_slots = self._limiter.free_slots(lane)
-            claims = await self._claim(lane, free_slots) if any(free_slots.values()) and self._may_claim() else []
+            free_capacity = self._limiter.free_capacity(lane)
+            claims = await self._claim(lane, free_capacity) if any(free_capacity.values()) and self._may_claim() else []
             for claim in claims:
                 self._limiter.count_started(claim.queue)
                 self._start_delivery(claim, tasks)
             claimed = Counter([claim.priority for claim in claims])
-            # priorities that used all their free slots, so that more of their messages may be due
-            full_priorities = [priority for priority, count in claimed.items() if count == free_slots[priority]]
-            free_now = self._limiter.free_slots(lane)
+            # priorities that used all their free capacity, so that more of their messages may be due
+            full_priorities = [priority for priority, count in claimed.items() if count == free_capacity[priority]]
+            free_now = self._limiter.free_capacity(lane)
             if len(claims) == CLAIM_BATCH_MAX or any(free_now[priority] for priority in full_priorities):
                 continue
-            if any(free_slots.values()) and not full_priorities:
+            if any(free_capacity.values()) and not full_priorities:
                 await asyncio.sleep(EMPTY_PAUSE_S)
             await self._store.wakeups.by_kind[lane].wait(self._store.wakeups.poll_s)
 
@@ -99,9 +99,9 @@ class Worker:
     def _is_paused(self) -> bool:
         return self._store.setup.current.platform.paused or bool(self._clock.clock_error())
 
-    async def _claim(self, lane: str, free_slots: Mapping[Priority, int]) -> list[Claim]:
+    async def _claim(self, lane: str, free_capacity: Mapping[Priority, int]) -> list[Claim]:
         try:
-            claims = await self._store.outbox.claim(lane, CLAIM_BATCH_MAX, free_slots)
+            claims = await self._store.outbox.claim(lane, CLAIM_BATCH_MAX, free_capacity)
             if self._may_claim() and not self._stopping.is_set():
                 return claims
             await self._store.outbox.release(claims)

@@ -15,8 +15,8 @@ _UNPUBLISHED_STATE = "queued"
 
 HELD = "message.held"  # event type: published once for a message that waits for approval
 RELEASED = "released"  # event type: only in the timeline of a message that was released after its approval
-DELAYED = "email.delayed"  # not a state: published once for an email that is delayed
-TEST = "webhook.test"  # created for one webhook and sent only to this webhook
+DELAYED = "email.delayed"  # event type without a state: published once for an email that is delayed
+TEST = "webhook.test"  # event type: created for one webhook and sent only to this webhook
 EVENT_TYPES: tuple[str, ...] = (
     *(
         f"{channel}.{state}"

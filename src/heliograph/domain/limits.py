@@ -26,7 +26,7 @@ VARIABLES_OCTETS_MAX = 256 * KIB  # variables as compact JSON (contract 4)
 # Requests (contract 1)
 EMAIL_BODY_MAX = 40 * MIB
 BATCH_BODY_MAX = 40 * MIB  # request body of a batch on any channel
-TEMPLATE_BODY_MAX = 2 * MIB  # requests that create, change or render templates and layouts
+TEMPLATE_BODY_MAX = 2 * MIB  # body of requests that create, change or render templates and layouts
 BODY_MAX = 64 * KIB
 HTML_MAX = 512 * KIB  # characters of one part of a template
 PARSE_IN_THREAD_MIN = 256 * KIB  # bodies above this size are parsed outside the event loop
@@ -51,7 +51,7 @@ SMS_BODY_MAX = 1600  # characters
 WHATSAPP_WINDOW_MS = DAY_MS - MINUTE_MS
 
 # Verify (spec 3.2, 8)
-CODE_DIGITS = 6  # digits of the codes that we create
+CODE_DIGITS = 6  # digits of a verification code that we create
 VERIFICATION_CODE_MIN = 4  # characters of the codes that users may enter
 VERIFICATION_CODE_MAX = 10
 WRONG_CODES_MAX = 5

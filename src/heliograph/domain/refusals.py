@@ -66,7 +66,7 @@ class WrongCell(Refusal):
     fix = "Send the request to the address of its cell, or ask the operator to correct the proxy before the cells."
 
     @classmethod
-    def named(cls, cell: str, own_cell: str) -> Self:
+    def for_key(cls, cell: str, own_cell: str) -> Self:
         """Return the error for a key of `cell` that was sent to `own_cell`."""
         return cls(f"This key belongs to {cell}, and this is {own_cell}. {cls.fix}", details={"cell": cell})
 

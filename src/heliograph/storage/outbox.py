@@ -9,10 +9,10 @@ import msgspec
 import structlog
 
 from heliograph.domain.delivery.lanes import (
+    CONCURRENCY_MAX_BY_LANE,
     LANE_BY_CHANNEL,
     PRIORITIES,
     QUEUE_BY_LANE_AND_PRIORITY,
-    SLOTS_BY_LANE,
     queue_name,
     schedule_priorities,
 )
@@ -80,7 +80,7 @@ class WaitingMessage(msgspec.Struct, frozen=True, kw_only=True):
 
     record: str
     status: str
-    done: bool  # whether the message was changed; False if a worker has claimed it, or it is final
+    done: bool  # whether the message was changed; False if a worker has claimed it or its status is final
     expires_at: int | None = None
 
 
@@ -90,7 +90,7 @@ class LaneDepth(msgspec.Struct, frozen=True):
     since: int | None = None  # oldest due time, or first attempt of a message that is retried
 
 
-TeamAndId = tuple[int, str]  # team, id
+TeamAndId = tuple[int, str]  # (team number, message id)
 NowAndOffsets = tuple[int, Mapping[int, int]]  # current time, and the test-clock offset of each team in ms
 DUE_AT_INDEX = 11  # index of `due_at` in the columns that a claim returns
 WAKE_BATCH = 2000  # rows per transaction
@@ -496,7 +496,7 @@ class Outbox:
     async def lane_depths(self) -> list[LaneDepth]:
         """Return the depth of every lane: the number of waiting rows, counted up to DEPTH_COUNT_MAX per team."""
         now = self._clock.now()
-        depth_by_lane = {lane: LaneDepth(lane) for lane in SLOTS_BY_LANE}
+        depth_by_lane = {lane: LaneDepth(lane) for lane in CONCURRENCY_MAX_BY_LANE}
         for queue in await self._database.read(lambda tx: read_lane_shares(tx, now, DEPTH_COUNT_MAX)):
             previous_depth = depth_by_lane[queue.lane]
             since = [at for at in (previous_depth.since, queue.first_due, queue.retrying_since) if at is not None]

@@ -98,7 +98,7 @@ class ChainVerifier:
     def finish(self, head: Head | None, unlinked: int | None) -> BrokenLink | None:
         """Verify the end of the chain and return the first broken link, if any.
 
-        `unlinked`: the first entry that was written without the chain after the chain began.
+        `unlinked`: key of the first entry that was written after the chain was started, but is not linked to it.
         """
         if head is None:
             self._record_break(None, "the end of the chain was removed")

@@ -52,11 +52,11 @@ class SmsContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sender_id: str
     platform_sender: bool = False  # `sender_id` is the platform default; a carrier with its own sender replaces it
     encoding: str
-    segments: int  # billed segments, by the team's setting
+    segments: int  # number of billed segments; depends on the team's setting
     parts: int  # number of parts that phone networks transmit
     is_answer: bool = False  # reply to an inbound text; simulated phones do not answer it
     validity_s: int = 0  # validity period from the template; 0: the carrier's default
-    variables: dict[str, Any] = {}  # as sent by the caller
+    variables: dict[str, Any] = {}  # template variables, as sent by the caller
 
     def sender(self, carrier_sender: str) -> str:
         """Return the sender id to use; `carrier_sender` is the carrier's configured sender (spec 4.2)."""

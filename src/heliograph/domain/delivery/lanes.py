@@ -1,4 +1,4 @@
-"""Lanes of the outbox: each lane has its own slots, so that a slow channel never blocks another.
+"""Lanes of the outbox: each lane has its own concurrency limits, so that a slow channel never blocks another.
 
 A lane has one queue per priority; outbox rows store the queue name.
 """
@@ -18,8 +18,11 @@ SETUP = "setup"  # work kind, not a lane: the setup changed and all processes mu
 # Work kind, not a lane: a simulator delivered a message, and a client of any process may be waiting for it.
 INBOX = "inbox"
 
-SLOTS_BY_LANE: dict[str, int] = {"email": 200, "phone": 200}  # concurrent sends per queue in one process
-CONCURRENCY_START = 20  # initial concurrency limit, at most the number of slots
+CONCURRENCY_MAX_BY_LANE: dict[str, int] = {
+    "email": 200,
+    "phone": 200,
+}  # concurrent sends per queue and process
+CONCURRENCY_START = 20  # initial concurrency limit of a queue
 CONCURRENCY_MIN = 4
 CONNECTION_WAIT_MAX_S = 0.25  # claimed messages should get a connection within this time; otherwise fewer are claimed
 
@@ -34,20 +37,20 @@ def queue_name(lane: str, priority: Priority) -> str:
 
 
 QUEUE_BY_LANE_AND_PRIORITY = {
-    (lane, priority): queue_name(lane, priority) for lane in SLOTS_BY_LANE for priority in PRIORITIES
+    (lane, priority): queue_name(lane, priority) for lane in CONCURRENCY_MAX_BY_LANE for priority in PRIORITIES
 }
 LANE_AND_PRIORITY_BY_QUEUE = {queue: lane_priority for lane_priority, queue in QUEUE_BY_LANE_AND_PRIORITY.items()}
 
 
-def next_concurrency(concurrency: int, slots: int, waited_s: float) -> int:
+def next_concurrency(concurrency: int, maximum: int, waited_s: float) -> int:
     """Return a queue's concurrency limit after a send that waited `waited_s` seconds for a connection."""
     if waited_s > CONNECTION_WAIT_MAX_S:
-        return max(concurrency - 1, min(CONCURRENCY_MIN, slots))
-    return min(concurrency + 1, slots)
+        return max(concurrency - 1, min(CONCURRENCY_MIN, maximum))
+    return min(concurrency + 1, maximum)
 
 
 def next_priority(turn: int, waiting: Container[Priority]) -> Priority | None:
-    """Return the most urgent waiting priority, except for one turn in 20 of each other priority (contract 16)."""
+    """Return the waiting priority to serve: usually the most urgent, each other in 1 of 20 turns (contract 16)."""
     preference: tuple[Priority, ...] = (_PRIORITY_BY_TURN.get(turn % _TURNS_PER_ROUND, "critical"), *PRIORITIES)
     return next((priority for priority in preference if priority in waiting), None)
 

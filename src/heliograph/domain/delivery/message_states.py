@@ -29,7 +29,7 @@ TRANSITIONS: dict[Channel, dict[str, frozenset[str]]] = {
         "sending": frozenset({"sent", "failed"}),
         "sent": frozenset({"delivered", "failed"}),
         "delivered": _NO_TRANSITIONS,
-        "failed": frozenset({"delivered"}),  # by a late delivery receipt, at most once
+        "failed": frozenset({"delivered"}),  # a late delivery receipt corrects the failure, at most once
     },
     "whatsapp": {
         "queued": frozenset({"sending", "failed"}),
@@ -37,7 +37,7 @@ TRANSITIONS: dict[Channel, dict[str, frozenset[str]]] = {
         "sent": frozenset({"delivered", "failed"}),
         "delivered": frozenset({"read"}),
         "read": _NO_TRANSITIONS,
-        "failed": frozenset({"delivered"}),  # by a late delivery receipt, at most once
+        "failed": frozenset({"delivered"}),  # a late delivery receipt corrects the failure, at most once
     },
 }
 

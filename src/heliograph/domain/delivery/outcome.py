@@ -70,8 +70,8 @@ class TextPart(msgspec.Struct, frozen=True, kw_only=True):
     to: str
     reference: str  # reference number, prefixed with its kind; equal for all parts of a text
     total: int
-    number: int  # from 1
-    coding: int  # data_coding
+    number: int  # position of this part, from 1
+    coding: int  # SMPP data_coding: encoding of `octets`
     octets: bytes
 
 

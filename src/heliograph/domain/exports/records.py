@@ -207,12 +207,12 @@ def _decode_json_line(number: int, line: str) -> Any:
         raise UnreadableFile(f"Line {number} is not JSON.") from None
 
 
-def _parse_csv(lines: Iterable[str], skipped: int) -> Iterator[tuple[int, Row]]:
-    """Yield the rows of a CSV file. `skipped`: number of blank lines before them."""
+def _parse_csv(lines: Iterable[str], blank_lines: int) -> Iterator[tuple[int, Row]]:
+    """Yield (line number, row) of a CSV file. `blank_lines`: number of blank lines before `lines`."""
     reader = csv.reader(lines, strict=False)
     try:
         names = [name.strip().lower().replace(" ", "_") for name in next(reader, [])]
         for cells in reader:
-            yield skipped + reader.line_num, dict(zip(names, (cell.strip() for cell in cells), strict=False))
+            yield blank_lines + reader.line_num, dict(zip(names, (cell.strip() for cell in cells), strict=False))
     except csv.Error as error:
-        raise UnreadableFile(f"Line {skipped + reader.line_num} can't be read: {error}.") from None
+        raise UnreadableFile(f"Line {blank_lines + reader.line_num} can't be read: {error}.") from None

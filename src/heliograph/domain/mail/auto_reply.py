@@ -5,7 +5,7 @@ import unicodedata
 
 SUBJECT_MAX = 200  # characters of a subject that are examined
 
-# Prefixes that people do not write.
+# Subject prefixes that only automatic replies have.
 _UNAMBIGUOUS_PREFIXES = (
     r"\[?auto(?:mat(?:ic|ed))?[ -]?(?:reply|response|respond(?:er)?|answer)\b|autoreply|auto: ",
     r"automatische (?:antwort|abwesenheit|reactie|reply)|autom\. antwort|abwesenheits(?:notiz|nachricht|meldung|agent)",
@@ -22,7 +22,7 @@ _UNAMBIGUOUS_PREFIXES = (
     r"(?:การ)?ตอบกลับอัตโนมัติ|自動(?:応答|返信|回覆|回复|答覆)|自动(?:回复|答复)",
     r"자동 ?(?:회신|응답|답장)|不在(?:通知|のお知らせ|届)",
 )
-# Phrases that people also write; they count only as a whole subject or before a colon or other separator.
+# Subject prefixes that people also write; they count only as a whole subject or before a colon or other separator.
 _AMBIGUOUS_PREFIXES = (
     r"out[ -]of[ -](?:the[ -])?office(?: (?:auto-?)?(?:reply|message|notification|notice|response|assistant))?",
     r"abwesend|nicht im büro|absen(?:ce|te?) du bureau|absence|fuera de (?:la )?oficina",

@@ -81,14 +81,13 @@ class Signer:
 
 
 class Draft(msgspec.Struct, frozen=True):
-    private: PrivateKey
+    private_key: PrivateKey
     unsigned: str  # the field without its signature value
     signed_data: bytes  # the data to sign
 
     def sign(self) -> bytes:
-        return (
-            f"{self.unsigned}{_fold(pybase64.b64encode(_sign(self.private, self.signed_data)).decode())}\r\n".encode()
-        )
+        signature = pybase64.b64encode(_sign(self.private_key, self.signed_data)).decode()
+        return f"{self.unsigned}{_fold(signature)}\r\n".encode()
 
 
 def sign_all(drafts: Iterable[Draft]) -> bytes:

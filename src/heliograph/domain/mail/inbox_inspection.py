@@ -130,7 +130,7 @@ def _judge_link(url: str) -> tuple[Verdict, str]:
 
 
 def _judge_valid_link(url: str, scheme: str, host: str) -> tuple[Verdict, str]:
-    """Judge a link with valid syntax by length, host and encryption; return values as those of `_judge_link`."""
+    """Judge a link with valid syntax by length, host and encryption; the result has the form of `_judge_link`'s."""
     if len(url) > LINK_LENGTH_MAX:
         return "warning", f"Has {len(url)} characters: some clients cut links off at {LINK_LENGTH_MAX}."
     if _is_private(host):

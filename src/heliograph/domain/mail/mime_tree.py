@@ -25,7 +25,7 @@ Fields = list[tuple[str, str]]  # names as written, values unfolded
 class MimeLimits(msgspec.Struct, frozen=True, kw_only=True):
     parts: int = PARTS_MAX
     depth: int = DEPTH_MAX
-    header: int = HEADER_MAX  # octets
+    header: int = HEADER_MAX  # octets of a header
     fields: int = HEADER_MAX  # fields per header
     value: int = HEADER_MAX  # characters of a field, including the name
     is_strict: bool = False  # reject content beyond the limits instead of skipping it
@@ -92,7 +92,7 @@ def first_values(fields: Fields) -> dict[str, str]:
 
 
 class LeafParts(list[LeafPart]):
-    is_truncated = False  # the mail has more parts than the limit
+    is_truncated = False  # whether the mail has more parts than the limit
 
 
 def parse_leaves(mail: bytes, header: dict[str, str], body: int, limits: MimeLimits) -> LeafParts:

@@ -36,7 +36,7 @@ class Reputation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     team: str
     state: ReputationState
-    since: int  # ms
+    since: int  # start of the state, Unix time in ms
     sends: int = 0
     bounces: int = 0
     complaints: int = 0
@@ -72,7 +72,7 @@ def judge_reputation(sends: int, bounces: int, complaints: int) -> ReputationSta
 
 
 def judge_rate(rate: Literal["bounces", "complaints"], count: int, sends: int) -> ReputationState | None:
-    """Return the state for one rate, bounces or complaints, without the other; None if too few emails were sent."""
+    """Return the state that one rate alone, bounces or complaints, gives; None if too few emails were sent."""
     if sends < MIN_SENDS:
         return None
     return next(

@@ -165,7 +165,7 @@ def possible_brand_values(team: Team, platform: Platform) -> list[dict[str, str]
 
 
 def resolve_brand_domain(team: Team, key: Key, brand_domain_id: str | None) -> Domain | None:
-    """Return the domain whose brand an SMS or WhatsApp message shows; None is possible for a sandbox team."""
+    """Return the domain whose brand an SMS or WhatsApp message shows; None if a sandbox team has none."""
     approved = team.approved_domains
     if not approved and not team.sandbox:
         raise NoApprovedBrandDomain()

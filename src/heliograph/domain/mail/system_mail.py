@@ -55,7 +55,7 @@ def render_html(mail: SystemMail, brand: str) -> str:
     label, link = mail.button
     lines = "".join(f"<li>{_escape_line(line)}</li>" for line in mail.items)
     parts = [
-        f'<p class="q" style="{_QUIET}">{_escape_line(brand)}</p>',
+        f'<p class="q" style="{_MUTED_STYLE}">{_escape_line(brand)}</p>',
         f'<h1 style="margin:0 0 12px;font-size:20px;line-height:1.3">{_escape_line(mail.subject, SUBJECT_MAX)}</h1>',
         f'<p style="margin:0 0 12px">{_escape_line(mail.summary)}</p>',
         f'<p style="margin:0 0 12px">{_escape_line(mail.action)}</p>' if mail.action else "",
@@ -66,8 +66,8 @@ def render_html(mail: SystemMail, brand: str) -> str:
         f'<p style="margin:20px 0"><a class="b" href="{escape(link)}" style="{_BUTTON}">{_escape_line(label)}</a></p>'
         if link
         else "",
-        f'<p class="q" style="{_QUIET};margin-top:24px">{_escape_line(mail.footer)}</p>' if mail.footer else "",
-        f'<p class="q" style="{_QUIET}"><a class="l" href="{escape(mail.settings_url)}" style="color:#5b5b66">'
+        f'<p class="q" style="{_MUTED_STYLE};margin-top:24px">{_escape_line(mail.footer)}</p>' if mail.footer else "",
+        f'<p class="q" style="{_MUTED_STYLE}"><a class="l" href="{escape(mail.settings_url)}" style="color:#5b5b66">'
         "Choose your notices</a></p>"
         if mail.settings_url
         else "",
@@ -88,7 +88,7 @@ def _escape_line(text: str, max_length: int = LINE_MAX) -> str:
     return escape(to_safe_line(text, max_length))
 
 
-_QUIET = "margin:0 0 12px;font-size:13px;color:#5b5b66"
+_MUTED_STYLE = "margin:0 0 12px;font-size:13px;color:#5b5b66"
 _BUTTON = (
     "display:inline-block;padding:10px 18px;border-radius:8px;background:#4f46e5;color:#ffffff;"
     "font-weight:600;text-decoration:none"

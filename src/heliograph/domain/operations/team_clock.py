@@ -17,7 +17,7 @@ def require_test_clock(team: Team) -> TeamClock:
 
 
 def advance_clock(clock: TeamClock, seconds: int) -> TeamClock:
-    """Return the clock with its target advanced by `seconds`."""
+    """Return the clock with its target time `seconds` later; raise InvalidRequest above the limit."""
     remaining_s = (AHEAD_MAX_MS - clock.target) // SECOND_MS
     if not 1 <= seconds <= remaining_s:
         raise InvalidRequest(

@@ -2,7 +2,7 @@
 
 from heliograph.domain.phones.gsm import ALPHABET, EXTENSION
 
-GSM7, UCS2 = 0, 8  # data_coding
+GSM7, UCS2 = 0, 8  # values of SMPP's data_coding
 
 ESCAPE = 0x1B  # code of the escape character, which ALPHABET does not contain
 _EXTENSION_CODES = b"\x0a\x14\x28\x29\x2f\x3c\x3d\x3e\x40\x65"

@@ -14,7 +14,7 @@ DUPLICATE_MS = 10 * MINUTE_MS  # an equal text without a carrier id counts as a 
 
 
 class StoredPart(msgspec.Struct, frozen=True, array_like=True):
-    coding: int  # data_coding
+    coding: int  # SMPP data_coding: encoding of `octets`
     octets: bytes
 
 

@@ -75,7 +75,7 @@ class SharedText(msgspec.Struct, frozen=True):
     """Content shared by many messages of a batch, stored once."""
 
     digest: bytes
-    body: bytes  # members of a JSON object, without its braces
+    body: bytes  # the content as members of a JSON object, without its braces
 
 
 class Acceptance(msgspec.Struct, frozen=True, kw_only=True):

@@ -93,7 +93,7 @@ class ExtraFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     category: str | None = None
     # Fields shown only by compatibility APIs:
     sender_id: str | None = None  # sender of a phone message, or of an email including the display name
-    origin: dict[str, str] = {}  # account ids in the request to a compatibility API: its field name → id
+    origin: dict[str, str] = {}  # compatibility API: name of a request field → account id in it
     named: list[str] = []  # To and Cc addresses given with a display name, as RFC 5322 name-addrs
 
 

@@ -203,7 +203,7 @@ def _format_toml(value: Any) -> str:
         return "{ " + ", ".join(_toml_pairs(value)) + " }"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_format_toml, value))}]"
-    return msgspec.json.encode(value).decode()  # strings and numbers are the same as in JSON
+    return msgspec.json.encode(value).decode()  # TOML writes strings and numbers like JSON
 
 
 def _toml_pairs(table: Mapping[str, Any]) -> Iterator[str]:

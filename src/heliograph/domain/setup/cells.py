@@ -1,4 +1,4 @@
-"""Cells: their names, and the database URL, public URL and host name of each (ADR 0046, 0047)."""
+"""Cells, schemas with one installation each: names, database URLs, public URLs and host names (ADR 0046, 0047)."""
 
 import base64
 import re
@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, urlencode
 
 # No `_` at the end: the name, with `-` instead of `_`, is a label of a host name.
 CELL_NAME = re.compile(r"[a-z](?:[a-z0-9_]{0,61}[a-z0-9])?")
-PLACEHOLDER = "{cell}"  # in a public URL
+PLACEHOLDER = "{cell}"  # stands for the name of a cell in a public URL
 
 
 def is_cell_name(text: str) -> bool:

@@ -30,7 +30,7 @@ _NO_HASH = "0" * 64  # compared if the key does not exist, so that both cases ta
 
 
 def make_token(entropy: bytes, cell: str = "") -> str:
-    """Return a new token. `cell`: name of the cell whose key it is; empty outside cells."""
+    """Return a new token. `cell`: name of the cell (ADR 0047) that creates the key; empty if there are no cells."""
     if len(entropy) < ENTROPY_BYTES:
         raise ValueError(f"a token needs {ENTROPY_BYTES} random bytes")
     letters = _base62(int.from_bytes(entropy), 53)
@@ -58,7 +58,7 @@ def parse_token(text: str) -> str | None:
 
 
 def cell_of(public_id: str) -> str:
-    """Return the cell of a key; empty if the key was not created in a cell."""
+    """Return the name of the cell in a key's public id; empty if the key was not created in a cell."""
     return public_id[:-11]
 
 
@@ -115,15 +115,15 @@ def check_network(key: Key, address: str) -> None:
 def authenticate(token: str, callers: Mapping[str, Caller], now: int, cell: str = "") -> Caller:
     """Return the caller who holds the token.
 
-    `callers`: public id → caller; `now` is in ms. `cell`: the cell of this process; empty outside cells. All failures
-    raise the same error, except for an unknown key of another cell.
+    `callers`: public id → caller; `now` is in ms. `cell`: name of this process's cell (ADR 0047); empty if it has none.
+    Raises WrongCell if an unknown key names another cell, and InvalidApiKey for every other failure.
     """
     # A malformed token has no stored hash, so the lookup alone decides.
     caller = callers.get(token[3 : -_SECRET_LENGTH - 1])
     is_match = has_hash(token, caller.key.hash if caller else _NO_HASH)
     if caller is None or not is_match or caller.key.secret or not is_valid(caller.key, now):
         other = cell_of(parse_token(token) or "") if cell and caller is None else ""
-        raise WrongCell.named(other, cell) if other not in ("", cell) else InvalidApiKey()
+        raise WrongCell.for_key(other, cell) if other not in ("", cell) else InvalidApiKey()
     return caller
 
 

@@ -170,8 +170,8 @@ class TeamClock(SetupRecord, frozen=True):
     """Current and target offset of a team's test clock from real time."""
 
     team: str
-    ahead: int = 0  # ms
-    target: int = 0  # ms; `ahead` advances to it in steps, each after the work due until then is processed
+    ahead: int = 0  # ms by which the clock is ahead of real time
+    target: int = 0  # `ahead` increases to this value in steps; all work that is due is done before the next step
 
 
 class Domain(SetupRecord, frozen=True):

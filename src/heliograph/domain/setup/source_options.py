@@ -49,14 +49,14 @@ class Warmup(
 
 
 class SourceAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A source address with a warm-up."""
+    """A source IP address, with a warm-up if it is new."""
 
     address: Ip
     warmup: Warmup | None = None
 
 
 class SourcePool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Source addresses that are used by the teams of this pool."""
+    """Source IP addresses from which the mail of certain teams is sent: the teams that select this pool."""
 
     source_ips: Annotated[list[Ip], parse_with(require_items)]
     overflow: Annotated[str, matching("[a-z0-9-]{1,64}", "a carrier id of a-z, 0-9 and -")] = ""

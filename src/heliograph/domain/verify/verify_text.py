@@ -189,4 +189,4 @@ def text_for_language(texts: Mapping[str, Text], language: str) -> Text | None:
 
 def _fill(text: str, brand: str, code: str) -> str:
     values = {"brand.name": brand, "code": code}
-    return _PLACEHOLDER.sub(lambda slot: values[slot[1]], text)
+    return _PLACEHOLDER.sub(lambda match: values[match[1]], text)

@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 
-from heliograph.domain.delivery.lanes import INBOX, SETUP, SLOTS_BY_LANE, WEBHOOKS
+from heliograph.domain.delivery.lanes import CONCURRENCY_MAX_BY_LANE, INBOX, SETUP, WEBHOOKS
 
-KINDS = (*SLOTS_BY_LANE, WEBHOOKS, SETUP, INBOX)  # kinds of work
+KINDS = (*CONCURRENCY_MAX_BY_LANE, WEBHOOKS, SETUP, INBOX)  # kinds of work
 ALWAYS_NOTIFIED = (SETUP, INBOX)  # other processes need this wakeup even if a local loop was idle
 
 NOTIFY_INTERVAL_S = 0.01  # minimum interval between notifications to other processes; wakeups in between are combined
@@ -63,7 +63,7 @@ class Wakeups:
 
     def __init__(self, send: Callable[[str], Awaitable[None]]) -> None:
         self.by_kind = {kind: Wakeup() for kind in KINDS}
-        self.subscribed = False  # notifications from other processes arrive here
+        self.subscribed = False  # whether this process receives notifications from other processes
         self._send = send
         self._kinds_to_send: set[str] = set()
         self._send_task: asyncio.Task[None] | None = None
