@@ -11,7 +11,7 @@ from heliograph.domain.limits import HOUR_MS
 from heliograph.domain.operations.erasure import address_variants
 from heliograph.domain.sending.acceptance import BatchAcceptance
 from heliograph.settings import BadSetting, Settings, read_settings
-from heliograph.storage.body_files import MARK, has_body_file, reserve_nothing
+from heliograph.storage.body_files import BODY_FILE_START, has_body_file, reserve_nothing
 from heliograph.storage.engine.database import StoreUnavailable
 from heliograph.storage.erase import ErasureTarget
 from heliograph.storage.store import Store
@@ -110,7 +110,7 @@ async def test_equal_bodies_of_a_batch_are_one_file(store: Store, clock: TestClo
 
 
 async def test_text_of_a_caller_is_not_taken_for_a_file(store: Store, clock: TestClock) -> None:
-    fake = f'{MARK}{HASH}",5]}}'
+    fake = f'{BODY_FILE_START}{HASH}",5]}}'
     mail = msgspec.structs.replace(LARGE, html="short", subject=fake, variables={"body_file": [HASH, 5]})
     assert await read(store, await send(store, clock, msgspec.json.encode(mail))) == mail
     assert not has_body_file(msgspec.json.encode(mail).decode())
@@ -121,7 +121,7 @@ async def test_worker_sends_the_whole_content(store: Store, clock: TestClock) ->
     (claimed,) = await store.outbox.claim("email", 10)
     assert msgspec.json.decode(await store.contents.load_bytes(claimed.content), type=EmailContent) == LARGE
     with pytest.raises(StoreUnavailable):
-        await store.contents.load_bytes(f'{{"to":[]{MARK}{HASH}",5]}}'.encode())
+        await store.contents.load_bytes(f'{{"to":[]{BODY_FILE_START}{HASH}",5]}}'.encode())
 
 
 async def test_body_stays_in_the_database_while_the_object_store_is_unavailable(

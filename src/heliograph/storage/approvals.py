@@ -198,7 +198,7 @@ async def _record_decision(tx: Tx, rows: Sequence[HeldRow], status: ApprovalStat
 async def _fail(
     tx: Tx, rows: Sequence[HeldRow], reason: LocalReason, text: str, now: int, publisher: Publisher
 ) -> None:
-    """Fail the recipients of held messages."""
+    """Fail the recipients of messages that wait for approval."""
     updates = [
         RecipientUpdate(
             at=now,

@@ -23,14 +23,14 @@ log = structlog.get_logger()
 BODY_MEMBERS = ("from_name", "from_address", "html", "text")
 # Start of the last member, which names the file. It cannot occur in a caller's text, whose quotes are escaped; and a
 # nested object would end with one brace more.
-MARK = ',"body_file":["'
-_FILE = re.compile(re.escape(MARK) + r'([0-9a-f]{64})",(\d+)\]\}\Z')
-MARK_MAX = 128  # maximum length of the JSON member `body_file`, which starts with MARK
+BODY_FILE_START = ',"body_file":["'
+_FILE = re.compile(re.escape(BODY_FILE_START) + r'([0-9a-f]{64})",(\d+)\]\}\Z')
+BODY_FILE_MAX = 128  # maximum length of the JSON member `body_file`
 PUT_S = 5.0  # timeout of storing a body
 
 
 def has_body_file(content: str) -> bool:
-    return _FILE.search(content, max(0, len(content) - MARK_MAX)) is not None
+    return _FILE.search(content, max(0, len(content) - BODY_FILE_MAX)) is not None
 
 
 async def reserve_nothing(_: int) -> None:
@@ -69,7 +69,7 @@ class Contents:
 
         Raises StoreUnavailable if the file cannot be read now, or no longer exists.
         """
-        file = _FILE.search(content, max(0, len(content) - MARK_MAX))
+        file = _FILE.search(content, max(0, len(content) - BODY_FILE_MAX))
         if file is None:
             return content
         await reserve_memory(int(file[2]))
@@ -81,7 +81,7 @@ class Contents:
 
     async def load_bytes(self, content: bytes) -> bytes:
         """Return the content like `load_body`, as bytes."""
-        if MARK.encode() not in content[-MARK_MAX:]:
+        if BODY_FILE_START.encode() not in content[-BODY_FILE_MAX:]:
             return content
         return (await self.load_body(content.decode())).encode()
 
@@ -113,7 +113,7 @@ class Contents:
         rest = msgspec.json.encode(members).removesuffix(b"}")
         return replace(
             item,
-            content=rest + f'{MARK}{hash_}",{len(body)}]}}'.encode(),
+            content=rest + f'{BODY_FILE_START}{hash_}",{len(body)}]}}'.encode(),
             blobs=sorted({*item.blobs, hash_}),
             file_bytes=item.file_bytes + len(body),
         )

@@ -12,7 +12,7 @@ from heliograph.domain.limits import DAY_MS, MINUTE_MS
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.engine.health_probe import Probe
 
-TEST_SLOT = "test"  # stored in place of a process slot for carrier tests, which increase no counter
+TEST_SLOT = "test"  # stored instead of the process for a carrier test, whose counters are all 0
 SHOWN_MINUTES = 60  # minutes shown; the last one is incomplete
 RATE_MINUTES = 5  # complete minutes over which the current rate is averaged
 
@@ -28,8 +28,8 @@ class CarrierCounts(NamedTuple):
         return self.accepted + self.refused + self.put_off
 
     @property
-    def final(self) -> int:
-        """Return the number of attempts with a final outcome, which are not retried."""
+    def completed(self) -> int:
+        """Return the number of attempts that are not retried: accepted or refused."""
         return self.accepted + self.refused
 
     @property

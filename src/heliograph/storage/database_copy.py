@@ -36,7 +36,7 @@ LOCK_S = 10  # maximum wait for running write transactions
 
 # `schema_version` describes the schema, and `machine_clock` the machine; `copy_range` records the progress of the copy.
 NOT_COPIED = ("schema_version", "machine_clock", "copy_range")
-RANGE_TABLE = (
+CREATE_RANGE_TABLE = (
     "CREATE TABLE IF NOT EXISTS copy_range "
     "(name TEXT NOT NULL, last_key TEXT NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (name, last_key))"
 )
@@ -139,8 +139,8 @@ class SqliteConnection:
     async def write_range(self, table: Table, after: Key | None, range_: Range, rows: Sequence[Row]) -> None:
         """Write the rows of a range and record the range in the same transaction; raises UniqueConflict.
 
-        Existing rows after the key `after`, which is the end of the previous range, are replaced. With None, the target
-        has no such rows.
+        Rows of the target between `after` (the last key of the previous range) and the end of this range are replaced.
+        `after` is None if the target cannot have such rows.
         """
         columns = ", ".join(table.columns)
         try:
@@ -336,7 +336,7 @@ class DatabaseCopy:
         """
         tables = await self._source.tables()
         if type(self._source) is not type(self._target):
-            tables = [_without_files(table) for table in tables]  # see copy_files
+            tables = [_without_database_files(table) for table in tables]  # copy_files copies these files
         if not await is_unfinished(self._target):
             await self._empty_target()
         await self._target.prepare_ranges(tables)
@@ -359,7 +359,7 @@ class DatabaseCopy:
                 raise CopyError(f"the target is not empty: its table {table.name} has rows. Use a new database.")
         await self._target.run(
             *(f"DELETE FROM {name}" for name, rows in initial.items() if rows),
-            RANGE_TABLE,
+            CREATE_RANGE_TABLE,
             f"INSERT INTO schema_version VALUES ({UNFINISHED_COPY})",
         )
 
@@ -495,8 +495,8 @@ class DatabaseCopy:
         )
 
 
-def _without_files(table: Table) -> Table:
-    """Return the table without the rows of attachment files that only PostgreSQL stores in its tables."""
+def _without_database_files(table: Table) -> Table:
+    """Return the table without the rows of attachment files stored in the database, which `copy_files` copies."""
     if table.name == "blob_file":
         return table._replace(condition="name IS NOT NULL")
     return table._replace(condition="1 = 0") if table.name == "blob_chunk" else table

@@ -108,7 +108,10 @@ async def scan_messages(
     database: Database, target: ErasureTarget, on_progress: ProgressCallback
 ) -> AsyncIterator[list[tuple[str]]]:
     """Yield the ids of messages that may contain the address, in batches."""
-    needles = [*target.variants.search_terms(), (body_files.MARK,)]  # a body in a file may contain it, too
+    needles = [
+        *target.variants.search_terms(),
+        (body_files.BODY_FILE_START,),
+    ]  # includes contents with a body file
     params: dict[str, Any] = {"team": target.ref, "address": target.address, "needles": needles}
     after, scanned = "", 0
     while rows := await database.read_standby(partial(read_batch, query="scan_messages", after=after, params=params)):
@@ -203,10 +206,9 @@ async def _begin_erasure(tx: Tx, target: ErasureTarget, entry: AuditEntry) -> No
 
 
 async def _suppress_hash(tx: Tx, target: ErasureTarget, now: int) -> None:
-    """Suppress the hash of the address.
+    """Put the hash of the address on the suppression list, in place of the address itself.
 
-    The hash of a phone number is suppressed only if the number itself was suppressed, because sends to phones do not
-    check the suppression list.
+    A phone number's hash is put there only if the number was, because sends to phones do not check the list.
     """
     rows = await tx.run("find_suppression", team=target.ref, address=target.address)
     reason, source, created_at = (rows[0][1], rows[0][2], rows[0][4]) if rows else ("manual", None, now)

@@ -40,7 +40,7 @@ class Maintenance:
         return int.from_bytes(self._clock.random_bytes(8)) >> 1
 
     async def check_clock(self) -> None:
-        """Compare the clock of this process with the clock that all processes share."""
+        """Compare the wall clock with the clock that all processes share; while they differ, no work is claimed."""
         await self._leases.check(self._database.read, self._database.write)
 
     async def purge(self) -> None:

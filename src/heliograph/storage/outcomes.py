@@ -47,7 +47,7 @@ from heliograph.storage.events import Event, Publisher
 
 # How long to keep a report that arrives before the send is recorded
 EARLY_REPORT_MS = MINUTE_MS  # delivery reports
-EARLY_RETURN_MS = HOUR_MS  # bounces: a mail server can take ten minutes to accept an email that has bounced meanwhile
+EARLY_RETURN_MS = HOUR_MS  # bounces: an email may bounce minutes before the server confirms that it accepted it
 
 # Reasons, set by this service, for which an email was certainly not sent. The email no longer counts against the quota.
 UNUSED_QUOTA_REASONS = (
@@ -69,7 +69,7 @@ class RetryPlan(msgspec.Struct, frozen=True, kw_only=True):
     uncertain_carrier: str | None = None  # the carrier that may have sent the message
     absent_at: int | None = None  # when the recipient's domain was first reported not to exist
     first_at: int | None = None  # start of the retry period; None keeps the recorded start
-    held_at: int | None = None  # due time before the message was held for a reason of our own; None: it is not held
+    held_at: int | None = None  # due time before this service held the message back; None: not held back
 
 
 class ClaimToken(msgspec.Struct, frozen=True, array_like=True):
@@ -678,7 +678,7 @@ def _collect_failure(
 
 
 def _schedule_delay_event(rows: _PendingRows, update: RecipientUpdate) -> None:
-    """Schedule the event `email.delayed` for a deferred email; mark the delay as published if it is published now."""
+    """Schedule the event `email.delayed` of a deferred email, or record that this update publishes the event."""
     delay_key = (update.message, update.position, update.at)
     due_at = update.at + DELAY_EVENT_AFTER_MS
     if update.claim:

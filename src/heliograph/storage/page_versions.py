@@ -37,9 +37,9 @@ class PageVersions:
         return await self._database.read(lambda tx: read_message_version(tx, team, id_))
 
     async def team_lists(self, team: int) -> dict[str, str]:
-        """Return list name → version token, for the team's lists and overview."""
+        """Return name → version token, for the parts of a team's dashboard pages, such as its list of messages."""
         now = self._clock.now()
-        last_ids = {channel: f"{PREFIXES[channel]}~" for channel in ("email", "sms")}  # WhatsApp ids sort last
+        last_ids = {channel: f"{PREFIXES[channel]}~" for channel in ("email", "sms")}  # upper bounds of ids
         params = {"team": team, "now": now, "hour": now - now % HOUR_MS - HOUR_MS, "shown": SHOWN_MAX}
         (row,) = await self._database.read(lambda tx: tx.run("team_lists_version", **params, **last_ids))
         return {

@@ -33,11 +33,11 @@ class ProviderStates:
         self.probe = Probe(self.read_all)
 
     async def exchange(self, exchange: Exchange) -> ExchangeResult:
-        """Apply this process's exchange to the shared ProviderState; concurrent calls share a transaction."""
+        """Report token use to the shared ProviderState and get new tokens; concurrent calls share a transaction."""
         return await self._exchanges.submit(exchange)
 
     async def read_rates(self, carriers: Iterable[CarrierRecord], now: int) -> list[ProviderRate]:
-        """Return these carriers' rates for every provider and source address used so far."""
+        """Return the sending rates of these carriers, for every provider and source address used so far."""
         options = {
             carrier.id: msgspec.convert(carrier.options, MxOptions) for carrier in carriers if carrier.kind == "mx"
         }

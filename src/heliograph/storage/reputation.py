@@ -52,7 +52,7 @@ class Reputations:
         async def save_changed(tx: Tx) -> list[Reputation]:
             ((version,),) = await tx.run("next_reputation_version")  # also takes the lock
             stored = dict(await tx.run("reputations_of", teams=[(record.team,) for record in changes]))
-            # Skip teams whose record was changed meanwhile, because the counters are older than that decision.
+            # Skip teams whose record was changed meanwhile, because the counters were read before that change.
             records = [record for record in changes if stored.get(record.team) == _encode(previous.get(record.team))]
             await _save(tx, version, records)
             entries = [

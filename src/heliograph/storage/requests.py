@@ -20,9 +20,9 @@ from heliograph.storage.engine.database import Database, StoreUnavailable, Tx
 
 BUFFER_MAX = 10_000  # entries in memory; during a database outage the newest are kept
 WRITE_MAX = 1000  # maximum entries per write, in equal shares for the teams
-TEAM_SHARE_MAX = 100  # maximum per team and write, for refused and other requests each
+TEAM_SHARE_MAX = 100  # maximum entries of refused requests per team and write, and as many of other requests
 RETENTION_MS = 7 * DAY_MS
-TEAM_MAX = 10_000  # maximum stored entries per team, for refused and other requests each
+TEAM_MAX = 10_000  # maximum stored entries of refused requests per team, and as many of other requests
 RECENT_MS = 5 * MINUTE_MS  # TEAM_MAX is checked for teams with a request within this time
 DELETE_BATCH = 500  # entries deleted per transaction
 FILTER_SCAN_MAX = 2_000  # number of newest requests, refused and others each, whose routes and codes the page offers
@@ -118,7 +118,7 @@ class RequestLog:
             self.buffer.extend(unwritten)
 
     async def write_periodically(self, store: "Requests") -> None:
-        """Start the next second of the limits and write all entries; called once a second and at shutdown."""
+        """Reset the limits per second and write all entries; called once a second and at shutdown."""
         self._written = 0
         self._logged_by_team.clear()
         try:

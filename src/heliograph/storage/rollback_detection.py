@@ -24,7 +24,7 @@ COPIED_REASON = "the database is a copy of one that was in use: messages sent si
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     database_id: int  # id of the database
-    counter: int  # its counter, after the increase
+    counter: int  # counter in the database, after it was increased
     is_restored: bool
 
 

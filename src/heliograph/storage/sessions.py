@@ -98,7 +98,7 @@ class Sessions:
         return await write_serialized(self._database, create_session, person.id)
 
     async def find_familiar_device(self, person: str, device_marks: Sequence[str]) -> str | None:
-        """Return the first of these browser or network marks that the user signed in from; None if not found."""
+        """Return the first of these browser or network identifiers that is known from the user's earlier sign-ins."""
         known_hashes = {row[0] for row in await self._database.read(lambda tx: tx.run("find_familiar", person=person))}
         return next((mark for mark in device_marks if hash_token(mark) in known_hashes), None)
 

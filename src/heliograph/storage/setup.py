@@ -252,7 +252,7 @@ class SetupStore:
             await self.refresh()
 
     async def write_and_refresh(self, team: str | None, function: TxFunction[T]) -> T:
-        """Run a transaction that locks the setup, when the team's turn comes in the fair queue; load its changes."""
+        """Run a transaction that changes the setup, after waiting in the fair queue of teams; then load its changes."""
         result = await write_serialized(self._database, function, team)
         await self.refresh()
         return result

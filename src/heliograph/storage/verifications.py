@@ -162,7 +162,7 @@ class DueCode(msgspec.Struct, frozen=True):
     channels: str
     expires_at: int
     sandbox: int
-    added: str  # optional fields of the request, as JSON
+    added: str  # optional fields of the request: tags, metadata, locale; as JSON
 
 
 async def start_verifications(
@@ -368,8 +368,8 @@ async def check_codes(tx: Tx, items: Sequence[Check], publisher: Publisher) -> l
 async def fail_abandoned(tx: Tx, owner: str, expired_before: int, now: int, publisher: Publisher) -> int:
     """Fail verifications whose process died while sending: those of `owner`, and those whose lease has expired.
 
-    Returns the number of failed verifications. No caller has received the id of such a verification, unless its code
-    was sent before; then only the lease is released.
+    Returns the number of failed verifications; no caller has received their ids. A verification whose code was already
+    sent over an earlier channel does not fail: only its lease is released.
     """
     ids = await tx.run("abandoned_verifications", over=expired_before, owner=owner)
     if not ids:

@@ -18,7 +18,7 @@ CELLS_QUERY = """SELECT n.nspname, NULL, sum(pg_total_relation_size(t.oid))::big
     FROM pg_namespace n JOIN pg_class t ON t.relnamespace = n.oid AND t.relkind = 'r'
     WHERE has_schema_privilege(n.oid, 'USAGE')
     GROUP BY n.nspname HAVING count(*) FILTER (WHERE t.relname IN ('schema_version', 'outbox')) = 2 ORDER BY 1"""
-# `citus_shards` has the tables of all distributed schemas; other cells are on the coordinator.
+# A cell is a schema: `citus_shards` lists the tables of those that are distributed; the others are on the coordinator.
 CITUS_CELLS_QUERY = f"""SELECT c.nspname, s.node, coalesce(s.size, c.size)
     FROM ({CELLS_QUERY}) AS c (nspname, node, size) LEFT JOIN (
         SELECT n.nspname, nodename || ':' || nodeport AS node, sum(shard_size)::bigint AS size

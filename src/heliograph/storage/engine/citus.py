@@ -1,4 +1,7 @@
-"""Queries Citus: whether it is installed, its settings, and which worker has a cell's tables."""
+"""Queries Citus: whether it is installed, its settings, and which worker has the tables of a cell.
+
+A cell is a schema with the tables of one installation (ADR 0046).
+"""
 
 from typing import Any, NamedTuple
 
@@ -23,7 +26,7 @@ class Cell(NamedTuple):
 
 
 async def is_citus(connection: Any) -> bool:
-    """Return whether the database has the extension Citus, which runs the statements of a cell on a worker."""
+    """Return whether the database has the extension Citus, which distributes schemas to worker nodes."""
     return bool(await connection.fetchval(CITUS_QUERY))
 
 

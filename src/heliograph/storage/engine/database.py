@@ -79,7 +79,7 @@ class Database(Protocol):
     """A PostgreSQL or SQLite database."""
 
     wakeups: Wakeups
-    serialized: FairLimiter  # see write_serialized
+    serialized: FairLimiter  # limits concurrent calls of write_serialized
 
     async def write(self, function: TxFunction[T]) -> T:
         """Run a transaction function in one transaction; the commit is durable when this returns."""

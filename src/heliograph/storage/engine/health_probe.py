@@ -20,9 +20,10 @@ class Probe(Generic[T]):
         self._started_at = 0.0
 
     async def get(self) -> T:
-        """Return the shared or cached result.
+        """Return the cached result of the query, or wait for the query that is running for all callers.
 
-        Raises StoreUnavailable if the query fails or takes too long; the next caller then waits for the same query.
+        Raises StoreUnavailable if the query fails or takes longer than TIMEOUT_S. A slow query continues: the next
+        caller waits for its result.
         """
         loop = asyncio.get_running_loop()
         if self._running is None or (

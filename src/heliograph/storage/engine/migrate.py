@@ -68,9 +68,9 @@ class SchemaFile(msgspec.Struct, frozen=True):
         match_by_statement = {text: _CREATE_INDEX.match(text) for text in self.statements} if self.number > BASE else {}
         return {match[1]: text for text, match in match_by_statement.items() if match and match[2] not in new_tables}
 
-    def statements_to_run(self, without: Collection[str] = ()) -> list[str]:
-        """Return the statements to run, except those in `without`; the last one records the version."""
-        statements = [text for text in self.statements if text not in without]
+    def statements_to_run(self, excluded: Collection[str] = ()) -> list[str]:
+        """Return the statements to run, except those in `excluded`; the last one records the version."""
+        statements = [text for text in self.statements if text not in excluded]
         return [*statements, f"INSERT INTO schema_version VALUES ({self.recorded_as})"]
 
 
@@ -226,8 +226,8 @@ async def _apply_files(connection: Any, files: list[SchemaFile]) -> None:
 
     Statements are sent one by one, because Citus cannot distribute a string of several statements.
     """
-    without = list(files[0].concurrent_indexes.values()) if len(files) == 1 else []
-    statements = [statement for file in files for statement in file.statements_to_run(without)]
+    indexes = list(files[0].concurrent_indexes.values()) if len(files) == 1 else []
+    statements = [statement for file in files for statement in file.statements_to_run(indexes)]
     for retries_left in reversed(range(LOCK_ATTEMPTS)):
         try:
             async with connection.transaction():

@@ -134,11 +134,11 @@ class Hosts:
         if len(self._urls) == 1:
             connection: Any = await asyncpg.connect(self._urls[0], **options)
         else:
-            connection = await self._race(options)
+            connection = await self._connect_to_any(options)
         keep_alive(connection)
         return connection
 
-    async def _race(self, options: dict[str, Any]) -> Any:
+    async def _connect_to_any(self, options: dict[str, Any]) -> Any:
         untried_urls, error_by_url = list(self._urls), dict.fromkeys(self._urls, "")
         url_by_task: dict[asyncio.Task[Any], str] = {}
         try:
