@@ -78,7 +78,7 @@ class FreeText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PhoneRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The SMS and WhatsApp message of spec 2.3 and 2.4."""
+    """An SMS or WhatsApp message as the API returns it (spec 2.3 and 2.4)."""
 
     id: Id
     to: To

@@ -20,7 +20,7 @@ class CheckRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class CheckRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The verification check result of spec 2.6."""
+    """Result of checking a code, as the API returns it (spec 2.6)."""
 
     id: Id
     verified: Annotated[bool, describe("`true` on the one call that brought the right code.", example=True)]

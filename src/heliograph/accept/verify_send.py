@@ -42,7 +42,7 @@ MAGIC_DISABLED_MESSAGE = (
     "This is a magic number or address, and this live team does not verify those. Use a real one, or ask the operator "
     "to set verify.magic for the team."
 )
-UNMATCHABLE_CODE = "no code matches"  # for magic recipients that reject every code; longer than any submitted code
+UNMATCHABLE_CODE = "no code matches"  # code of magic recipients that reject every code
 
 CarriersByChannel = dict[Channel, list[CarrierRecord]]
 

@@ -80,7 +80,7 @@ class VerifyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class VerificationRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The verification of spec 2.5."""
+    """A verification as the API returns it (spec 2.5)."""
 
     id: Id
     channel: Annotated[ChannelName, with_example("sms")]  # the last channel used
@@ -134,7 +134,7 @@ async def start_verification(
 async def resend_verification(
     context: Context, caller: Caller, id_: str, idempotency_key: IdempotencyKey | None
 ) -> SendResult[VerificationRecord]:
-    """Send the same code again, by the channel used last or those after it, without charge or a new expiry."""
+    """Send the same code again by the last channel, else by the next in the list; free and with the same expiry."""
     if caller.key.restrictions is not None:
         check_channel(caller.key, "verify")
     verification = await find_verification(context, caller, id_)

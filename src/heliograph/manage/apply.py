@@ -152,7 +152,7 @@ def _single_team(applied: Plan, current: Setup) -> str | None:
 def _audit_detail(changed: Sequence[str]) -> str:
     """Return the changes as one line, without addresses.
 
-    An audit entry of several teams is not searched when an address is erased, so it must not contain any.
+    An audit entry of several teams is not searched when an address is erased, so it must not contain addresses.
     """
     shown_lines = [line for line in changed if not line.startswith(ADDRESS_LINE_PREFIXES)]
     if hidden := len(changed) - len(shown_lines):

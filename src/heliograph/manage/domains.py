@@ -119,9 +119,9 @@ class Domains:
         self._mail_host = mail_host
         self._find_zone = find_zone
         self._find_published_ttl = find_published_ttl
-        self._key_lock = asyncio.Lock()  # the first mails of a domain request its keys concurrently
+        self._key_lock = asyncio.Lock()  # so that concurrent first mails of a domain do not each generate its keys
         # Generating an RSA key uses a core for a tenth of a second, longer on a busy machine.
-        self._key_slots = FairLimiter(1, wait_s=KEY_QUEUE_TIMEOUT_S)
+        self._key_limiter = FairLimiter(1, wait_s=KEY_QUEUE_TIMEOUT_S)
 
     def get(self, name_or_id: str) -> Domain:
         """Return the domain with this id or name (see `Setup.find_domain`); raise BrandDomainNotFound if none has it.
@@ -601,7 +601,7 @@ class Domains:
     async def _generate_keys(self, domain: Domain, state: str) -> list[DkimKey]:
         """Generate a key pair per algorithm, in a thread and before the transaction; teams take turns."""
         try:
-            async with self._key_slots.slot(domain.team):
+            async with self._key_limiter.slot(domain.team):
                 return await asyncio.to_thread(self._new_keys, domain, state)
         except QueueFull as error:
             raise ServiceUnavailable(TOO_MANY_KEYS_MESSAGE, retry_after=error.retry_after) from None
@@ -684,7 +684,7 @@ def _is_deletable(key: DkimKey, now: int) -> bool:
 
 
 def _with_usable_at(key: DkimKey, published_ttl: int | None, now: int) -> DkimKey:
-    """Return the pending key with `usable_at`: when old DNS caches have expired; None while a server lacks the key."""
+    """Set the pending key's `usable_at`: when old DNS caches will have expired; None while a server lacks the key."""
     if published_ttl is None:
         return replace(key, usable_at=None)
     return key if key.usable_at is not None else replace(key, usable_at=now + published_ttl * SECOND_MS)

@@ -162,8 +162,8 @@ async def set_restrictions(
 ) -> Key:
     """Set or remove the restrictions of a team's key, as a person or an operator; return the key.
 
-    `revision`: revision of the restrictions that the user edited. If the restrictions have changed since, the change is
-    refused, and the refusal names the parameter "mark".
+    `revision`: revision of the restrictions that the user edited, which the form sends as `mark`. If the restrictions
+    have changed since, the change is refused.
     """
 
     def build_change(setup: Setup, _: int) -> SetupChange:

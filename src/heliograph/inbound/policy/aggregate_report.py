@@ -129,7 +129,7 @@ class _DmarcReader:
 
     def __init__(self) -> None:
         self.path: list[str] = []
-        self.is_complete = False  # the root element has ended; the rest of the file is ignored
+        self.is_complete = False  # whether the root element has ended; the rest of the file is ignored
         self.elements = self.rows = self.total = 0
         self.values: dict[tuple[str, ...], str] = {}
         self._row: dict[tuple[str, ...], str] = {}

@@ -16,7 +16,7 @@ _JMRP_RECIPIENT_FIELD = "x-hmxmroriginalrecipient"
 
 class Feedback(msgspec.Struct, frozen=True, kw_only=True):
     type: str  # abuse, fraud, virus, other, not-spam, auth-failure (RFC 6591), …
-    recipients: tuple[str, ...] = ()  # all addresses that the report lists for the complaining recipient
+    recipients: tuple[str, ...] = ()  # recipient addresses in the fields of the report
     sender: str | None = None  # envelope sender of the reported mail
 
 

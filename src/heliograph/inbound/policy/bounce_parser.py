@@ -79,7 +79,7 @@ class BounceReport(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None  # name of the reason in bounce_classifier.py; None if the text has none
     bad_address: bool = False  # the address itself is invalid
     absent: bool = False  # the address is invalid because its domain does not exist
-    forwarded: bool = False  # about an address to which our recipient forwards mail
+    forwarded: bool = False  # the report is about an address to which our recipient forwards mail
 
 
 def parse_bounce(mail: ReceivedMail, our_recipient: str | None) -> BounceReport:
@@ -128,7 +128,7 @@ def feedback_id(mail: ReceivedMail) -> str | None:
 
 
 def complaint_recipients(mail: ReceivedMail) -> list[str] | None:
-    """Return all addresses that a complaint lists for the complaining recipient; None if `mail` is no complaint."""
+    """Return the recipient addresses that a complaint's report fields name; None if `mail` is no complaint."""
     feedback = read_feedback(mail)
     return list(feedback.recipients) if feedback else None
 
@@ -251,12 +251,12 @@ def _parse_notice(mail: ReceivedMail, our_recipient: str | None) -> BounceReport
         named_addresses = ADDRESS.findall(failed_recipients)
         if not named_addresses and not ADDRESS.search(notice):
             named_addresses = _original_recipients(mail)
-        is_about_other = (
+        is_about_other_address = (
             not any(is_same_mailbox(address, our_recipient) for address in named_addresses)
             if named_addresses
             else part is None
         )
-        forwarded = is_about_other and not says_recipient_is_bad(notice, our_recipient)
+        forwarded = is_about_other_address and not says_recipient_is_bad(notice, our_recipient)
         notice = part or notice
     codes = bounce_text.read_codes(notice)
     reason = find_reason(codes.excerpt, notice)

@@ -14,7 +14,7 @@ from heliograph.inbound.policy.bounce_classifier import ADDRESS, find_reason
 _TENANT_DOMAINS = (".onmicrosoft.com", ".onmicrosoft.us", ".onmicrosoft.de", ".onmschina.cn", ".test-google-a.com")
 # Labels that are part of a public suffix, as in contoso.co.uk
 _SECOND_LEVELS = frozenset(("ac", "co", "com", "edu", "gov", "net", "org"))
-_TENANT_NAME_MIN = 3  # shorter names must be equal, longer names may also contain each other
+_TENANT_NAME_MIN = 3  # a tenant name of fewer characters must be equal; a longer one may be part of the other
 _PRIVATE_DOMAINS = (".local", ".lan", ".internal", ".intern", ".localdomain", ".corp", ".home.arpa", ".localhost")
 _EQUIVALENT_DOMAINS = ({"gmail.com", "googlemail.com"},)
 

@@ -13,8 +13,8 @@ from heliograph.inbound.policy.aggregate_report import DmarcSource
 EPOCH = date(1970, 1, 1)
 DEFAULT_DAYS = 30
 # p=reject is not safe if more mail fails DMARC than these shares
-KNOWN_FAILED_MAX = 0.001  # of the mail of a known source; DNS errors of receivers can cause a few failures
-UNKNOWN_FAILED_MAX = 0.01  # of all mail; unknown sources may forge the sender
+KNOWN_FAILED_MAX = 0.001  # share of the mail of a known source; DNS errors of receivers can cause a few failures
+UNKNOWN_FAILED_MAX = 0.01  # share of all mail; unknown sources may forge the sender
 NAMED_MAX = 3  # maximum sources named in a reason
 SUCCESSFUL, FAILED = "successful", "failed"  # TLS results that are stored in addition to the types of failures
 

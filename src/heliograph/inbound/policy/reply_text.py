@@ -116,12 +116,12 @@ def reply_text(text: str) -> str:
     if len(text) > READ_MAX:
         return text
     lines = text.split("\n")
-    reply = "\n".join(_remove_quotes(lines[: _block_start(lines)])).strip()
+    reply = "\n".join(_remove_quotes(lines[: _quoted_mail_start(lines)])).strip()
     return reply or text.strip()
 
 
-def _block_start(lines: list[str]) -> int:
-    """Return the index from which a mail is quoted up to the end of the text; the number of lines if there is none."""
+def _quoted_mail_start(lines: list[str]) -> int:
+    """Return the index of the line where a quoted mail starts that fills the rest of the text; `len(lines)` if none."""
     kinds = [_field_kind(line) for line in lines]
     for i, line in enumerate(lines):
         if len(line) <= LINE_MAX and _ORIGINAL_SEPARATOR.fullmatch(line):

@@ -59,7 +59,7 @@ async def add_opt_outs(tx: Tx, rows: Sequence[tuple[Any, ...]], publisher: Publi
 async def remove_opt_outs(
     tx: Tx, team: int, names: Sequence[str], channels: Sequence[str], now: int, publisher: Publisher
 ) -> int:
-    """Remove a phone's opt-outs; return from how many channels. `names`: forms in which the phone may be stored."""
+    """Remove a phone's opt-outs, one per channel; return their number. `names`: stored forms of the phone."""
     channel_rows = [(channel,) for channel in channels]
     deleted_rows = [
         row for name in names for row in await tx.run("delete_opt_outs", team=team, phone=name, channels=channel_rows)

@@ -1,4 +1,4 @@
-"""Store of reports about sent messages. A report that arrives before its delivery attempt is recorded is kept."""
+"""Store of reports about sent messages. A report is stored even if its delivery attempt is not recorded yet."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from heliograph.storage import outcomes
 from heliograph.storage.engine.database import Database
 from heliograph.storage.events import Publisher
 
-REPLAY_ID_MAX = 200  # characters
+REPLAY_ID_MAX = 200  # maximum characters of the id of a callback, by which repetitions are detected
 
 
 class ReportStore:
@@ -25,8 +25,8 @@ class ReportStore:
     ) -> Sequence[bool | Exception]:
         """Store reports. Return for each report whether its message id is known, or the exception that it caused.
 
-        A report with an unknown id is kept for a minute, because the send may not be recorded yet. `skip_known`: ignore
-        a report that is identical to a stored one.
+        A report with an unknown id is stored for a minute, because the send may not be recorded yet. `skip_known`:
+        ignore a report that is identical to a stored one.
         """
         now, publisher = self._clock.now(), self._publisher
         return await self._database.write(
