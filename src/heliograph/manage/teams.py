@@ -42,7 +42,7 @@ async def create(store: Store, actor: Actor, raw_fields: Fields) -> TeamRecord:
     def build_change(current: Setup, ref: int) -> SetupChange:
         if id_ in current.teams:
             check_fields({"id": "A team with this ID already exists."})
-        record = _checked(msgspec.convert({"name": id_} | fields | {"ref": ref}, TeamRecord))
+        record = _validate_record(msgspec.convert({"name": id_} | fields | {"ref": ref}, TeamRecord))
         _check_keywords(record)
         _check_passthrough({}, record.passthrough)
         _check_pool(current, fields)
@@ -72,7 +72,7 @@ async def _set_fields(store: Store, actor: Actor, action: str, team: str, change
         _check_pool(setup, fields)
         before = msgspec.to_builtins(team_setup.record)
         parts = {name: before.get(name, {}) | fields[name] for name in ("verify", "opt_out") if name in fields}
-        after = _checked(msgspec.convert(before | fields | parts, TeamRecord))
+        after = _validate_record(msgspec.convert(before | fields | parts, TeamRecord))
         if "opt_out" in fields:
             _check_keywords(after)
         if "categories" in fields:
@@ -84,7 +84,7 @@ async def _set_fields(store: Store, actor: Actor, action: str, team: str, change
 
 async def set_suspended(store: Store, actor: Actor, team: str, suspended: bool) -> TeamRecord:
     def revise(team_setup: Team, _: Setup) -> TeamRecord:
-        return _checked(replace(team_setup.record, suspended=suspended))
+        return _validate_record(replace(team_setup.record, suspended=suspended))
 
     return await _change_team(store, actor, "team.suspend" if suspended else "team.resume", team, revise)
 
@@ -142,7 +142,7 @@ async def set_retention(store: Store, actor: Actor, team: str, changes: Fields) 
     fields = _read_fields(changes)
 
     def revise(team_setup: Team, _: Setup) -> TeamRecord:
-        return _checked(replace(team_setup.record, **fields))
+        return _validate_record(replace(team_setup.record, **fields))
 
     return await _change_team(store, actor, "team.keep", team, revise, changes)
 
@@ -163,7 +163,7 @@ async def set_test_clock(store: Store, actor: Actor, team: str, enabled: bool) -
     """Switch the test clock on or off; delete messages, codes and events, because their times may be in the future."""
 
     def revise(team_setup: Team, _: Setup) -> TeamRecord:
-        return _checked(replace(team_setup.record, test_clock=enabled))
+        return _validate_record(replace(team_setup.record, test_clock=enabled))
 
     return await _change_team(store, actor, "team.test_clock", team, revise, {"test_clock": enabled})
 
@@ -200,7 +200,7 @@ def _read_fields(raw_fields: Fields) -> dict[str, Any]:
     return fields
 
 
-def _checked(record: TeamRecord) -> TeamRecord:
+def _validate_record(record: TeamRecord) -> TeamRecord:
     """Return the team's record; raise InvalidRequest if fields of the record exclude each other."""
     errors = {
         "suspended": record.suspended_error,

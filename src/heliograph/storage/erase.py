@@ -179,8 +179,8 @@ class Erasures:
             row = await self._database.read(partial(read_row, team=target.ref, id_=id_))
             content = row.content if row else None
             if content and body_files.has_body_file(content):
-                whole = await self._contents.load_body(content)
-                contents_with_address |= {content} if target.variants.occurs_in(whole) else set()
+                full_content = await self._contents.load_body(content)
+                contents_with_address |= {content} if target.variants.occurs_in(full_content) else set()
         return frozenset(contents_with_address)
 
 

@@ -47,7 +47,7 @@ from heliograph.storage.events import Event, Publisher
 
 # How long to keep a report that arrives before the send is recorded
 EARLY_REPORT_MS = MINUTE_MS  # delivery reports
-EARLY_RETURN_MS = HOUR_MS  # bounces: an email may bounce minutes before the server confirms that it accepted it
+EARLY_BOUNCE_MS = HOUR_MS  # bounces: an email may bounce minutes before the server confirms that it accepted it
 
 # Reasons, set by this service, for which an email was certainly not sent. The email no longer counts against the quota.
 UNUSED_QUOTA_REASONS = (
@@ -178,7 +178,7 @@ async def record_updates(
     `own_tokens`: claims made in this transaction, which need no fencing query. An update of a deleted message or an
     erased recipient has no effect.
     """
-    live_tokens = await _fence(tx, updates, owner) if own_tokens is None else own_tokens
+    live_tokens = await _read_live_tokens(tx, updates, owner) if own_tokens is None else own_tokens
     live_updates = [update for update in updates if update.claim is None or update.claim in live_tokens]
     if not live_updates:
         return [False] * len(updates)
@@ -220,9 +220,9 @@ async def _fail_first_absence(
     messages: dict[int, LockedMessage],
     recipients: dict[tuple[int, int], RecipientRow],
 ) -> list[RecipientUpdate]:
-    """Return the updates; those that report an absent domain for the first time fail the message without suppression.
+    """Return the updates; the first that reports a domain as absent fails its message without suppressing the address.
 
-    Later reports confirm that the domain is absent; their updates stay unchanged (contract 6).
+    A later report confirms that the domain is absent; its update stays unchanged (contract 6).
     """
 
     def team_and_domain(update: RecipientUpdate) -> tuple[int, str]:
@@ -267,7 +267,7 @@ async def record_carrier_reports(
         if carrier_id in recipient_by_carrier_id
     ]
     if skip_known:
-        updates = await _without_known(tx, updates)
+        updates = await _drop_known_updates(tx, updates)
     part_rows = await tx.run("parts_by_carrier_id", carrier=carrier, ids=ids)
     recipient_by_carrier_id |= {row[0]: (row[1], row[2]) for row in part_rows}
     updates += await _combine_parts(tx, carrier, reports, {row[0]: row for row in part_rows}, at)
@@ -297,12 +297,12 @@ async def record_code_receipts(tx: Tx, carrier: str, reports: Sequence[CarrierRe
     return {row[0] for row in await tx.run("record_receipts", carrier=carrier, receipts=list(receipts.items()))}
 
 
-async def _without_known(tx: Tx, updates: Sequence[RecipientUpdate]) -> list[RecipientUpdate]:
+async def _drop_known_updates(tx: Tx, updates: Sequence[RecipientUpdate]) -> list[RecipientUpdate]:
     """Return the updates that are not in the timeline yet, without duplicates."""
     keys = [(key,) for key in {update.message for update in updates}]
     await lock_messages(tx, keys)
     rows = await tx.run("event_details_of", messages=keys)
-    known_entries = {(message, status, _without_sender(detail)) for message, status, detail in rows}
+    known_entries = {(message, status, _remove_sender(detail)) for message, status, detail in rows}
     update_by_entry = {
         (update.message, update.target_status, encode_detail(update.detail)): update for update in updates
     }
@@ -367,7 +367,7 @@ def update_from_report(message: int, position: int, report: Report, at: int) -> 
 async def has_early_reports(tx: Tx, at: int) -> bool:
     return bool(
         await tx.run("any_early_report", since=at - EARLY_REPORT_MS)
-        or await tx.run("any_early_return", since=at - EARLY_RETURN_MS)
+        or await tx.run("any_early_return", since=at - EARLY_BOUNCE_MS)
     )
 
 
@@ -381,7 +381,7 @@ async def apply_early_reports(tx: Tx, *, at: int, publisher: Publisher) -> None:
         await record_carrier_reports(tx, carrier, carrier_reports, at=at, publisher=publisher, skip_known=True)
     bounce_updates = [
         update_from_report(message, position, msgspec.json.decode(report, type=Report), at)
-        for message, position, report in await tx.run("pop_early_returns", since=at - EARLY_RETURN_MS)
+        for message, position, report in await tx.run("pop_early_returns", since=at - EARLY_BOUNCE_MS)
     ]
     if bounce_updates:
         await record_updates(tx, bounce_updates, owner=None, publisher=publisher)
@@ -413,7 +413,7 @@ async def quarantine_poison(tx: Tx, *, now: int, clock_offsets: Mapping[int, int
     return count
 
 
-async def _fence(tx: Tx, updates: Sequence[RecipientUpdate], owner: str | None) -> set[ClaimToken]:
+async def _read_live_tokens(tx: Tx, updates: Sequence[RecipientUpdate], owner: str | None) -> set[ClaimToken]:
     """Return the claims whose outcome may be recorded.
 
     Claims are compared by key and epoch, because a batch contains a key twice if a process froze and then claimed the
@@ -572,7 +572,7 @@ async def _write_delays(tx: Tx, rows: _PendingRows) -> None:
         await tx.run("settle_delays", delays=rows.published_delays)
 
 
-def _without_sender(detail: str | None) -> str | None:
+def _remove_sender(detail: str | None) -> str | None:
     if not detail or f'"{SENDER}"' not in detail:
         return detail
     return encode_detail({name: value for name, value in msgspec.json.decode(detail).items() if name != SENDER})

@@ -37,7 +37,7 @@ MAX_AGE_BY_QUERY = {
     "purge_last_senders": inbound_texts.RETENTION_MS,
     "purge_auto_replies": DAY_MS,
     "purge_early_reports": outcomes.EARLY_REPORT_MS,
-    "purge_early_returns": outcomes.EARLY_RETURN_MS,
+    "purge_early_returns": outcomes.EARLY_BOUNCE_MS,
     "purge_callbacks_seen": CALLBACK_ID_RETENTION_MS,
     "purge_absent": ABSENT_RETENTION_MS,
     "purge_reputation": COUNTERS_RETENTION_MS,

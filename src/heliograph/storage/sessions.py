@@ -125,13 +125,13 @@ class Sessions:
         await self._database.write(lambda tx: tx.run("delete_session", person=person, id=session))
 
     async def end_session(self, person: str, session: str, entry: AuditEntry) -> None:
-        await self._end_with("delete_session", entry, person=person, id=session)
+        await self._end_sessions("delete_session", entry, person=person, id=session)
 
     async def end_other_sessions(self, person: str, kept_session: str, entry: AuditEntry) -> None:
         """End all sessions of a user except `kept_session`."""
-        await self._end_with("delete_sessions", entry, person=person, kept=kept_session)
+        await self._end_sessions("delete_sessions", entry, person=person, kept=kept_session)
 
-    async def _end_with(self, query: str, entry: AuditEntry, **params: str) -> None:
+    async def _end_sessions(self, query: str, entry: AuditEntry, **params: str) -> None:
         async def delete_and_audit(tx: Tx) -> None:
             await audit.write(tx, entry if await tx.run(query, **params) else None)
 

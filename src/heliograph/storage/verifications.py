@@ -310,9 +310,9 @@ async def finish_verifications(tx: Tx, items: Sequence[Finish], publisher: Publi
         )
         if item.idempotency_key:
             expires_at = item.at + IDEMPOTENCY_WINDOW_MS
-            fence = (item.owner, row.lease_until)
+            lease = (item.owner, row.lease_until)
             keys.append(
-                (item.key_id, item.idempotency_key.hash, *fence, item.id, 202, item.response.decode(), expires_at)
+                (item.key_id, item.idempotency_key.hash, *lease, item.id, 202, item.response.decode(), expires_at)
             )
     if result_rows:
         await tx.run("finish_verifications", rows=result_rows)

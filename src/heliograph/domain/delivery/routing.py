@@ -63,9 +63,9 @@ def disabled_channels(carriers: Sequence[CarrierRecord]) -> list[Channel]:
 
 def blocked_channels(carriers: Sequence[CarrierRecord], open_circuits: Container[str]) -> list[Channel]:
     """Return the channels whose carriers are all disabled or unreachable, so that no message can be sent."""
-    able = {carrier.channel for carrier in carriers if carrier.enabled and carrier.id not in open_circuits}
+    usable_channels = {carrier.channel for carrier in carriers if carrier.enabled and carrier.id not in open_circuits}
     configured = {carrier.channel for carrier in carriers}
-    return [channel for channel in CHANNELS if channel in configured - able]
+    return [channel for channel in CHANNELS if channel in configured - usable_channels]
 
 
 def builtin_simulator(channel: Channel) -> CarrierRecord:

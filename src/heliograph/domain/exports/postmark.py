@@ -67,16 +67,16 @@ def convert_row(row: Row) -> Exported:
         return SkippedRow(text=name, reason="the template has no content; export it individually (GET /templates/:id)")
     if "confirmed" in row or "dkimverified" in row:  # a sender or a domain
         return ExportedDomain(name=str(row.get("domain") or name))
-    email = _first(row, "emailaddress", "email_address", "email", "recipient")
+    email = _first_value(row, "emailaddress", "email_address", "email", "recipient")
     if row.get("inactive") in _FALSE_VALUES:
         return SkippedRow(text=email, reason="Postmark still sends to the address after this bounce")
     if email:
-        reason = _first(row, "suppressionreason", "suppression_reason", "reason", "type")
+        reason = _first_value(row, "suppressionreason", "suppression_reason", "reason", "type")
         return ExportedAddress(email=email, reason=REASON_BY_POSTMARK_TYPE.get(reason.replace(" ", "").lower(), ""))
     return SkippedRow(text=name or str(row.get("id") or ""), reason="not a suppression, domain or template")
 
 
-def _first(row: Row, *names: str) -> str:
+def _first_value(row: Row, *names: str) -> str:
     return next((str(row[name]) for name in names if row.get(name)), "")
 
 

@@ -65,7 +65,7 @@ def count_use(account: Account, key: Key, recipients: int, spend: int, now: int)
         return
     uses_by_key = _decode(account)
     uses_by_token = uses_by_key.setdefault(key.counts_as or key.id, {})
-    uses = _in_order(uses_by_token)
+    uses = _sort_by_time(uses_by_token)
     _check_limits(limits, uses, recipients, spend, now)
     token_uses = uses_by_token.setdefault(key.id, [])
     token_uses.append(KeyUse(now, now, recipients, spend))
@@ -91,7 +91,7 @@ def limit_states(account: Account, key: Key, now: int) -> dict[LimitName, LimitS
     """Return the state of each of a restricted key's limits."""
     if key.restrictions is None:
         return {}
-    uses = _in_order(_decode(account).get(key.counts_as or key.id, {}))
+    uses = _sort_by_time(_decode(account).get(key.counts_as or key.id, {}))
     states: dict[LimitName, LimitState] = {}
     for name, limit in limits_of(key.restrictions).items():
         window = [use for use in uses if use.at > now - WINDOW_MS[name] and _amount(use, name)]
@@ -150,7 +150,7 @@ def _decode(account: Account) -> _UsesByKey:
     return _decoder.decode(account.key_uses) if account.key_uses else {}
 
 
-def _in_order(uses_by_token: dict[str, list[KeyUse]]) -> list[KeyUse]:
+def _sort_by_time(uses_by_token: dict[str, list[KeyUse]]) -> list[KeyUse]:
     if len(uses_by_token) == 1:
         return next(iter(uses_by_token.values()))
     return sorted((use for uses in uses_by_token.values() for use in uses), key=attrgetter("at"))

@@ -244,7 +244,7 @@ class _Planner:
         record = self._records["carrier", id_]
         assert isinstance(record, CarrierRecord)
         try:
-            check_pools(record, self._all(CarrierRecord))
+            check_pools(record, self._list_records(CarrierRecord))
         except InvalidValue as error:
             self._fail(f"{path}.{error.path}", error.reason)
 
@@ -266,7 +266,7 @@ class _Planner:
             "suspended": record.suspended_error,
             "keep_messages_days": record.retention_error,
             "opt_out.start_words": keyword_error(record.opt_out) if "opt_out" in entry else "",
-            "pool": pool_error(record.pool, self._all(CarrierRecord)) if "pool" in entry else "",
+            "pool": pool_error(record.pool, self._list_records(CarrierRecord)) if "pool" in entry else "",
         }
         for field, error in errors.items():
             if error:
@@ -275,7 +275,7 @@ class _Planner:
 
     def plan_domain(self, team: TeamRecord, entry: dict[str, Any], path: str) -> None:
         name, id_ = entry["name"], entry.get("id")
-        domains_with_name = [domain for domain in self._all(Domain) if domain.name == name]
+        domains_with_name = [domain for domain in self._list_records(Domain) if domain.name == name]
         if any(domain.verified and domain.team != team.id for domain in domains_with_name):
             self._fail(f"{path}.name", f"{name} is a verified domain of another team")
         existing = next((domain for domain in domains_with_name if domain.team == team.id), None)
@@ -319,7 +319,7 @@ class _Planner:
         except InvalidRequest as refusal:
             self._fail(f"{path}.{refusal.param}", refusal.message)
         id_ = f"{domain}/{entry['selector']}"
-        keys = [key for key in self._all(DkimKey) if key.domain == domain]
+        keys = [key for key in self._list_records(DkimKey) if key.domain == domain]
         if any(key.id == id_ and key.public == public for key in keys):
             return
         if any(key.selector == entry["selector"] for key in keys):
@@ -337,7 +337,7 @@ class _Planner:
         self.put_owned("dkim_key", id_, key_fields, path, team)
 
     def _plan_display_name(self, team: TeamRecord, domain: str, fields: dict[str, Any], path: str) -> None:
-        existing_ids = (d.id for d in self._all(DisplayName) if (d.domain, d.name) == (domain, fields["name"]))
+        existing_ids = (d.id for d in self._list_records(DisplayName) if (d.domain, d.name) == (domain, fields["name"]))
         id_ = fields.get("id") or next(existing_ids, None) or self._new_id("dn_")
         old = self._records.get(("display_name", id_))
         if isinstance(old, DisplayName) and old.team == team.id and old.domain != domain:
@@ -346,7 +346,9 @@ class _Planner:
 
     def plan_layout(self, team: TeamRecord, fields: dict[str, Any], path: str) -> None:
         existing_ids = (
-            layout.id for layout in self._all(Layout) if (layout.team, layout.name) == (team.id, fields.get("name"))
+            layout.id
+            for layout in self._list_records(Layout)
+            if (layout.team, layout.name) == (team.id, fields.get("name"))
         )
         id_ = fields.get("id") or next(existing_ids, None) or self._new_id("lay_")
         old = self._records.get(("layout", id_))
@@ -361,7 +363,7 @@ class _Planner:
 
     def plan_template(self, team: TeamRecord, fields: dict[str, Any], path: str) -> None:
         identity = (team.id, fields.get("channel"), fields.get("name"))
-        existing_ids = (t.id for t in self._all(Template) if (t.team, t.channel, t.name) == identity)
+        existing_ids = (t.id for t in self._list_records(Template) if (t.team, t.channel, t.name) == identity)
         id_ = fields.get("id") or next(existing_ids, None) or self._new_id("tpl_")
         old = self._records.get(("template", id_))
         if isinstance(old, Template) and fields.get("channel", old.channel) != old.channel:
@@ -373,7 +375,7 @@ class _Planner:
         if isinstance(old, Template):
             fields["version"] = next_version(old, new)
         self.put_owned("template", id_, fields, path, team)
-        layouts = {layout.id: layout for layout in self._all(Layout) if layout.team == team.id}
+        layouts = {layout.id: layout for layout in self._list_records(Layout) if layout.team == team.id}
         previous_layouts = {old.layout} if isinstance(old, Template) else set()
         problems = [
             *find_problems(new, layouts.get(new.layout or "")),
@@ -392,7 +394,7 @@ class _Planner:
 
     def check_categories(self, team: TeamRecord, path: str) -> None:
         """Raise SetupError if a template, in the file or not, has a category that the team no longer has."""
-        templates = [template for template in self._all(Template) if template.team == team.id]
+        templates = [template for template in self._list_records(Template) if template.team == team.id]
         if error := category_in_use(team, templates):
             self._fail(f"{path}.categories", error)
 
@@ -404,7 +406,7 @@ class _Planner:
 
     def plan_key(self, team: TeamRecord, entry: dict[str, Any], path: str) -> None:
         name, token = entry["name"], entry.get("token")
-        existing_keys = [k for k in self._all(Key) if (k.team, k.name) == (team.id, name)]
+        existing_keys = [k for k in self._list_records(Key) if (k.team, k.name) == (team.id, name)]
         existing_keys.sort(key=lambda k: k.revoked)  # prefer a valid key to a revoked one
         label = f"{name} of {team.id}"
         if (first_path := self._path_by_record.setdefault(("key name", label), path)) != path:
@@ -463,7 +465,7 @@ class _Planner:
         """Plan a webhook; its URL identifies it within the team."""
         url, login = split_login(entry["url"])
         fields = {field: value for field, value in entry.items() if field != "secret"} | {"url": url}
-        old = next((hook for hook in self._all(Webhook) if (hook.team, hook.url) == (team.id, url)), None)
+        old = next((hook for hook in self._list_records(Webhook) if (hook.team, hook.url) == (team.id, url)), None)
         if old is None:
             id_, secret = self._new_id("whk_"), entry.get("secret") or self._make_secret()
             fields |= {"id": id_, "secret": encrypt_secret(self._vault, id_, secret), "created_at": self._now}
@@ -528,7 +530,7 @@ class _Planner:
         self._records[kind, id_] = record
         self.rows[kind, id_] = to_row(kind, id_, record, team)
 
-    def _all(self, kind: type[S]) -> list[S]:
+    def _list_records(self, kind: type[S]) -> list[S]:
         return [record for record in self._records.values() if isinstance(record, kind)]
 
     def _fail(self, path: str, reason: str) -> NoReturn:

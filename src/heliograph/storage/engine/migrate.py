@@ -28,7 +28,7 @@ VERSION_TABLE = "CREATE TABLE IF NOT EXISTS schema_version (version BIGINT PRIMA
 VERSION_QUERY = "SELECT coalesce(max(abs(version)), 0), coalesce(max(version), 0) FROM schema_version"
 BASE = 47  # number of the first file: the complete schema of that version
 BASE_COMMIT = "8edf077"
-CONTRACT_MARK = "-- contract"
+CONTRACT_START = "-- contract"
 UNFINISHED_COPY = 1_000_000  # schema version of the target of an unfinished `heliograph copy`, which no service opens
 # PostgreSQL advisory lock of a schema: processes that start together migrate one after the other.
 LOCK_CALL = "pg_advisory_xact_lock(7240001, hashtext(current_schema()))"
@@ -105,7 +105,9 @@ def pending_files(current: int, needed: int, dialect: Dialect) -> list[SchemaFil
         )
     return [
         SchemaFile(
-            number, number if number == BASE or text.startswith(CONTRACT_MARK) else -number, for_dialect(text, dialect)
+            number,
+            number if number == BASE or text.startswith(CONTRACT_START) else -number,
+            for_dialect(text, dialect),
         )
         for number, text in files
         if number > current

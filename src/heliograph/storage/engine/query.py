@@ -71,8 +71,8 @@ def load_queries(dialect: Dialect) -> Mapping[str, Statement]:
 
 def for_dialect(text: str, dialect: Dialect) -> str:
     """Return the lines of an SQL text for this dialect and those for both dialects, without comments."""
-    excluded_mark = "--postgres" if dialect == "sqlite" else "--sqlite"
-    lines = (line for line in text.splitlines() if not line.rstrip().endswith(excluded_mark))
+    excluded_suffix = "--postgres" if dialect == "sqlite" else "--sqlite"
+    lines = (line for line in text.splitlines() if not line.rstrip().endswith(excluded_suffix))
     return _COMMENT.sub("", "\n".join(lines))
 
 
