@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 import pytest
 
-from heliograph.storage.engine.migrate import BASE, CONTRACT_MARK, schema_files
+from heliograph.storage.engine.migrate import BASE, CONTRACT_START, schema_files
 from tests.confined.machine import Machine
 from tests.proof.size import FULL
 
@@ -97,7 +97,7 @@ def test_docs_about_rollback_match_the_schema_files() -> None:
     """The docs are right as long as no schema file excludes an older version."""
     [section] = re.findall(r"^## Rollback\n(.*?)^## ", (ROOT / "docs/operations.md").read_text("utf-8"), re.M | re.S)
     assert f"from schema {BASE} on" in section
-    if any(text.startswith(CONTRACT_MARK) for number, text in schema_files() if number > BASE):
+    if any(text.startswith(CONTRACT_START) for number, text in schema_files() if number > BASE):
         assert "No schema file so far" not in section
 
 

@@ -14,7 +14,7 @@ from heliograph.storage.engine import migrate as migrations
 from heliograph.storage.engine.migrate import (
     BASE,
     BASE_COMMIT,
-    CONTRACT_MARK,
+    CONTRACT_START,
     ForeignSchema,
     SchemaVersion,
     schema_files,
@@ -78,7 +78,7 @@ async def test_previous_version_starts_after_an_expanding_migration_only(
 def test_migration_that_removes_a_column_is_marked_as_contract() -> None:
     """ADR 0032: the previous version must be able to use the schema."""
     for number, text in schema_files():
-        if number > BASE and not text.startswith(CONTRACT_MARK):
+        if number > BASE and not text.startswith(CONTRACT_START):
             for table in re.findall(r"CREATE TABLE (\w+)", text):  # the previous version does not know this table
                 text = re.sub(rf"UNIQUE INDEX \w+ ON {table}\b", "", text)
             assert not TAKES_AWAY.search(text), f"schema {number}: add it in one release, take it away in the next"
