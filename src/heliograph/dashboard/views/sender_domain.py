@@ -64,7 +64,7 @@ class RecordRow(msgspec.Struct, frozen=True, kw_only=True):
         if verdict.ok:
             return "verified", "Found"
         if not verdict.answered:
-            return "waiting", "DNS not responding"
+            return "waiting", "Lookup failed"
         if not self.record.is_required and not verdict.found:
             return "waiting", "Not set"
         return ("failed", "Incorrect") if verdict.found else ("unverified", "Missing")
