@@ -35,16 +35,16 @@ def test_team_audit_log_is_paged_and_exported(site: Site, shoot: Shoot) -> None:
         form = {"csrf": csrf, "email": f"{number}@example.com", "role": "viewer"}
         assert page.request.post(f"{site.url}/dashboard/teams/team_acme/team", form=form).ok
     page.goto(AUDIT)
-    first = page.locator("tbody tr").first
+    first = page.locator("tbody tr:not(.day)").first
     for text in ("keeper", "Member invited", "50@example.com", "127.0.0.1"):
         expect(first).to_contain_text(text)
-    expect(page.locator("tbody tr")).to_have_count(50)
+    expect(page.locator("tbody tr:not(.day)")).to_have_count(50)
     shoot(page, "audit")
     page.get_by_role("link", name="Older").click()
-    expect(page.locator("tbody tr").first).to_contain_text("0@example.com")
+    expect(page.locator("tbody tr:not(.day)").first).to_contain_text("0@example.com")
     page.get_by_label("Person").select_option("Command line")
     page.get_by_role("button", name="Search").click()
-    expect(page.locator("tbody tr").first).to_contain_text("Command line")
+    expect(page.locator("tbody tr:not(.day)").first).to_contain_text("Command line")
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.get_by_role("link", name="Clear").click()

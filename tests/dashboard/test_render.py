@@ -73,6 +73,14 @@ def test_exact_time_uses_reader_zone_and_is_accessible() -> None:
     assert b"<h1>a</h1>" in page
 
 
+def test_clock_shows_time_of_day_and_explains_it_in_its_tooltip() -> None:
+    now = int(NOW.timestamp() * 1000)
+    template = jinja_environment().from_string("{{ at | clock }}")
+    assert template.render(at=now) == (
+        '<time class="clock" datetime="2026-03-29T12:00:00.000Z" title="29 Mar 2026, 12:00:00 UTC">12:00:00</time>'
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "hours"), [("Europe/Vienna", 2), ("", 0), ("../../etc/passwd", 0), ("Europe", 0), ("No/Where", 0)]
 )

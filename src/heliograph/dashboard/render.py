@@ -41,6 +41,7 @@ def jinja_environment() -> Environment:
     env.filters |= {
         "when": format_relative_time,
         "exact": format_exact_time,
+        "clock": format_clock_time,
         "by_day": group_by_day,
         "day": format_date,
         "money": format_currency,
@@ -105,20 +106,31 @@ def format_exact_time(at: int | str | None) -> Markup:
     )
 
 
+def format_clock_time(at: int) -> Markup:
+    """Return the time of day in the reader's zone, for rows below the heading of their day; the tooltip says more."""
+    reader_time = _READER_TIME.get()
+    exact_text = _format_exact(at, reader_time.zone)
+    return Markup('<time class="clock" datetime="{}" title="{}">{}</time>').format(
+        timestamp(at),
+        f"{exact_text}, {format_ago(at, reader_time)}" if reader_time.now else exact_text,
+        _to_local_time(at, reader_time.zone).strftime("%H:%M:%S"),
+    )
+
+
 def format_date(day: str) -> str:
     """Return an ISO 8601 date as, for example, 19 Nov 2026."""
     return date.fromisoformat(day).strftime("%-d %b %Y")
 
 
-def group_by_day(items: Iterable[Any], reader_time: ReaderTime | None = None) -> list[tuple[date, str, list[Any]]]:
-    """Group items, which are sorted by `created_at`, by day in the reader's zone: (date, heading, items)."""
+def group_by_day(
+    items: Iterable[Any], reader_time: ReaderTime | None = None, field: str = "created_at"
+) -> list[tuple[date, str, list[Any]]]:
+    """Group items, which are sorted by their time in `field`, by day in the reader's zone: (date, heading, items)."""
     reader_time = reader_time or _READER_TIME.get()
     today = _to_local_time(reader_time.now, reader_time.zone).date()
 
     def date_of(item: Any) -> date:
-        return _to_local_time(
-            item["created_at"] if isinstance(item, dict) else item.created_at, reader_time.zone
-        ).date()
+        return _to_local_time(item[field] if isinstance(item, dict) else getattr(item, field), reader_time.zone).date()
 
     return [(day, _day_heading(day, today), list(group)) for day, group in groupby(items, date_of)]
 

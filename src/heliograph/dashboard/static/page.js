@@ -6,6 +6,7 @@ if (zone) document.cookie = `heliograph_zone=${zone}; path=/dashboard; max-age=3
 const exactly = new Intl.DateTimeFormat("en-GB", {
   day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short",
 });
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 // The server's clock, or the team's test clock, may differ from this browser's.
 let offset = 0;
 const setOffset = (page) => { const now = Number(page.documentElement.dataset.now); if (now) offset = now - Date.now(); };
@@ -26,6 +27,7 @@ const ago = (at) => {
 const showTimes = (root) => {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const at = new Date(time.dateTime), said = exactly.format(at), [shown, heard] = time.children;
+    if (time.className === "clock") { time.textContent = clock.format(at); time.title = `${said}, ${ago(at)}`; continue; }
     if (!heard) { time.textContent = said; continue; }
     time.title = heard.textContent = said;
     shown.textContent = ago(at);

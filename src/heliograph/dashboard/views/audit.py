@@ -28,6 +28,7 @@ async def show(request: PageRequest) -> PageResponse:
     rows = [
         {
             "line": entry,
+            "created_at": entry.at,
             "who": actor_name(entry, request.setup),
             "what": action_text(entry.action),
             "subject": find_subject(entry, request.setup, is_operator),
