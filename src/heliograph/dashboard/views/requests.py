@@ -28,6 +28,13 @@ PAGE_BY_ID_PREFIX = {
     "whk": "webhooks",
     "tpl": "templates",
 }
+OBJECT_NAME_BY_PAGE = {
+    "messages": "Message",
+    "verifications": "Verification",
+    "senders/domains": "Domain",
+    "webhooks": "Webhook",
+    "templates": "Template",
+}
 FILTERS = ("class", "code", "key", "route", "time")
 
 
@@ -49,7 +56,7 @@ async def show(request: PageRequest) -> PageResponse:
     return Page(
         "requests.html",
         {
-            "requests": [(row, _object_page(request, row)) for row in rows[:PAGE_SIZE]],
+            "requests": rows[:PAGE_SIZE],
             "wanted": request_id,
             "filters": filters,
             "active_filters": active_filters,
@@ -84,6 +91,7 @@ async def show_logged_request(request: PageRequest) -> PageResponse:
         # The fix is removed from the message, because the page shows it separately.
         "answer": logged.message.removesuffix(explanation["fix"]).strip() if explanation else "",
         "place": _object_page(request, logged),
+        "object_name": OBJECT_NAME_BY_PAGE.get(_page_path(logged), "Object"),
         "explained": explanation,
         "key": _name_by_key(request).get(logged.key, ""),
         "restriction_codes": RESTRICTION_CODES,
@@ -159,5 +167,9 @@ def _name_by_key(request: PageRequest) -> dict[str, str]:
 
 def _object_page(request: PageRequest, logged: LoggedRequest) -> str:
     """Return the URL of the object that the request created or read; empty if it has no page."""
-    page_path = PAGE_BY_ID_PREFIX.get(logged.subject.partition("_")[0])
-    return f"{request.team_path}/{page_path}/{logged.subject}" if page_path and logged.subject else ""
+    page_path = _page_path(logged)
+    return f"{request.team_path}/{page_path}/{logged.subject}" if page_path else ""
+
+
+def _page_path(logged: LoggedRequest) -> str:
+    return PAGE_BY_ID_PREFIX.get(logged.subject.partition("_")[0], "")
