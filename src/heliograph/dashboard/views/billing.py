@@ -1,6 +1,6 @@
 """Billing of a team: plan and quota, credit, ledger with the balance after each entry, and price list."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from datetime import date
 from typing import Any
 
@@ -32,6 +32,7 @@ async def show(request: PageRequest) -> PageResponse:
     entries = all_entries if is_all else all_entries[:NEWEST_SHOWN]
     now = request.context.clock.team_now(team.record.ref)
     months = _last_months(now)
+    templates = sorted(team.templates.values(), key=lambda template: (template.channel, template.name))
     return Page(
         "billing.html",
         {
@@ -39,7 +40,7 @@ async def show(request: PageRequest) -> PageResponse:
             "account": account,
             "used": emails_used_this_month(account, now),
             "entries": entries,
-            "decimals": _max_decimals(entries),
+            "decimals": _max_decimals(amount for entry in entries for amount in (entry.change, entry.balance)),
             "has_more": len(all_entries) > len(entries) or (not is_all and page.next_cursor is not None),
             "sent": await _list_messages(request, entries),
             "spend": await request.store.ledger.get_spend(team.record.ref, months[-1]),
@@ -48,16 +49,16 @@ async def show(request: PageRequest) -> PageResponse:
             "country_name": country_name,
             "later": bool(cursor),
             "following": f"{page.next_cursor.key}.{page.next_cursor.balance}" if page.next_cursor and is_all else "",
-            "templates": sorted(team.templates.values(), key=lambda template: (template.channel, template.name)),
+            "templates": templates,
+            "price_decimals": _max_decimals(template.price for template in templates),
             "verify_price": verify_price(request.setup.platform, team.record.currency),
         },
     )
 
 
-def _max_decimals(entries: list[LedgerEntry]) -> int:
-    """Return how many decimals the amounts of the entries need."""
-    amounts = [format_amount(amount) for entry in entries for amount in (entry.change, entry.balance)]
-    return max((len(amount.partition(".")[2]) for amount in amounts), default=2)
+def _max_decimals(amounts: Iterable[int]) -> int:
+    """Return how many decimals a column with these amounts needs."""
+    return max((len(format_amount(amount).partition(".")[2]) for amount in amounts), default=2)
 
 
 def _last_months(now: int) -> list[str]:
