@@ -22,16 +22,14 @@ LABEL_BY_STATE: dict[str, StateLabel] = {
     **_same_style("info", "clock", "queued", "sending", "scheduled", "accepted", "importing", "checking"),
     **_same_style("info", "arrow", "sent"),
     **_same_style("wait", "clock", "waiting", "deferred", "invited", "expires", pending="Waiting", submitted="Waiting"),
-    **_same_style(
-        "wait", "warning", "unverified", "low", "slow", warn="Warning", simulated="Simulated", failing="Failing"
-    ),
+    **_same_style("wait", "warning", "unverified", "low", "slow", warn="Warning", simulated="Simulated"),
     **_same_style("wait", "pause", "paused"),
     **_same_style("wait", "dot", "draft", "untested"),
     **_same_style("wait", "inbox", "sandbox"),
     **_same_style(
         "bad", "error", "bounced", "failed", "complained", "exhausted", "suspended", "refused", "rejected", "stopped"
     ),
-    **_same_style("bad", "warning", "broken", "error", "out_of_reach"),
+    **_same_style("bad", "warning", "broken", "error", "failing", "out_of_reach"),
     **_same_style("", "clock", "expired"),
     **_same_style("", "suppression", "suppressed", "disabled", "revoked", "canceled", "cancelled", "archived", "off"),
 }

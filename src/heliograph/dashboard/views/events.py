@@ -44,16 +44,21 @@ async def show_event(request: PageRequest) -> PageResponse:
     event = await request.store.events.find(request.team.record.ref, request.params["event"])
     if event is None or event.sequence is None:
         raise PageNotFound
-    id_ = str(event_data(event).get("id", ""))
-    is_message = id_.startswith(tuple(PREFIXES[channel] for channel in CHANNELS))
     values = {
         "event": event,
         "about": event_subject(event),
         "words": type_text(event.type),
         "json": msgspec.json.format(event_body(with_explanation(event), request.team), indent=2).decode(),
-        "link": f"{request.team_path}/messages/{id_}" if is_message and request.can_open("/messages") else "",
+        "link": message_page(request, event),
     }
     return Page("event.html", values)
+
+
+def message_page(request: PageRequest, event: StoredEvent) -> str:
+    """Return the URL of the message that the event is about; empty if it is about something else."""
+    id_ = str(event_data(event).get("id", ""))
+    is_message = id_.startswith(tuple(PREFIXES[channel] for channel in CHANNELS))
+    return f"{request.team_path}/messages/{id_}" if is_message and request.can_open("/messages") else ""
 
 
 def _options_by_object(occurred: Iterable[str], selected: str) -> list[tuple[str, list[tuple[str, str]]]]:
