@@ -45,6 +45,10 @@ async def show(request: PageRequest) -> PageResponse:
         "verification": verification,
         "added": msgspec.json.decode(verification.added, type=ExtraFields),
         "key": key.name if isinstance(key, Key) else verification.key_id,
+        "key_page": f"{request.team_path}/keys/{key.id}"
+        if isinstance(key, Key) and request.has_role("developer")
+        else "",
+        "resent": [int(at) for at in verification.resent.split()],
         "wrong_max": WRONG_CODES_MAX,
     }
     return Page("verification.html", values)
