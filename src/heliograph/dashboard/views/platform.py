@@ -17,7 +17,6 @@ NUMBER_FIELDS = ("sandbox_per_day", "log_requests_per_second")
 TEXT_FIELDS = (*NUMBER_FIELDS, "portal_origins")
 PLATFORM_PATH = operator_page("platform")
 PRICED_CHANNELS = (("sms", "SMS"), ("whatsapp", "WhatsApp"))
-NEW_ROWS = 2  # number of empty rows in the price list
 ROWS_MAX = 2000
 
 
@@ -40,6 +39,8 @@ async def save(request: PageRequest) -> PageResponse:
     stored_values = _form_values(request.setup.platform)
     values = {name: request.form.get(name, stored_values[name]).strip() for name in TEXT_FIELDS}
     rows = _typed_prices(request.form) or _stored_prices(request.setup.platform)
+    if "add" in request.form:
+        return _page(values, [*rows, PriceRow(is_new=True)])
     kept_rows = [row for row in rows if not row.is_removed and (row.amount or not row.is_new)]
     prices, error = _price_list(kept_rows)
     if error:
@@ -100,10 +101,9 @@ def _price_list(rows: list[PriceRow]) -> tuple[dict[str, Any], str]:
 
 
 def _page(values: dict[str, str], rows: list[PriceRow], errors: dict[str, str] | None = None) -> Page:
-    new_count = max(0, NEW_ROWS - sum(row.is_new for row in rows))
     page_values = {
         "values": values,
-        "rows": [*rows, *[PriceRow(is_new=True)] * new_count],
+        "rows": rows if any(row.is_new for row in rows) else [*rows, PriceRow(is_new=True)],
         "channels": PRICED_CHANNELS,
         "countries": country_names(),
         "country_name": country_name,
