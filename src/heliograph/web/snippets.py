@@ -88,9 +88,11 @@ def _curl(method: str, url: str, body: Any, with_key: bool, headers: dict[str, s
     parts = [f"curl -sS {verb}{shlex.quote(url)}"]
     if with_key:
         parts.append('-H "Authorization: Bearer $HELIOGRAPH_KEY"')
-    parts += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in headers.items()]
+    parts += [f'-H "{name}: {value}"' for name, value in headers.items()]
     if body is not None:
-        parts.append(f"-d {shlex.quote(json.dumps(body, ensure_ascii=False, indent=2))}")
+        # JSON texts have no line breaks, so this indents only between values.
+        text = json.dumps(body, ensure_ascii=False, indent=2).replace("\n", "\n  ")
+        parts.append(f"-d {shlex.quote(text)}")
     return " \\\n  ".join(parts)
 
 

@@ -11,14 +11,19 @@ from heliograph.dashboard.views.requests import list_newest_requests, log_stream
 from heliograph.domain.delivery.magic_recipients import SIMULATOR_DOMAIN
 from heliograph.domain.setup.records import Channel, Template
 from heliograph.manage.keys import keys_of
+from heliograph.storage.requests import LoggedRequest
 from heliograph.templates.policy.values import required_names
 from heliograph.web import snippets
 from heliograph.web.snippets import LANGUAGES
 
 EMAIL, PHONE = f"delivered@{SIMULATOR_DOMAIN}", "+15005550006"  # simulated recipients, for live teams too
 PATHS: dict[Channel, str] = {"email": "/v1/emails", "sms": "/v1/sms", "whatsapp": "/v1/whatsapp"}
+VERIFY_PATH = "/v1/verify"
+SEND_PATHS = {*PATHS.values(), VERIFY_PATH}
 KEYS_SHOWN = 3
-REQUESTS_SHOWN = 5  # number of recent requests shown
+REQUESTS_SHOWN = 5  # number of recent sends shown
+REQUESTS_SEARCHED = 50
+SEND_ID_PREFIXES = ("eml_", "sms_", "wam_", "vrf_")
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +43,9 @@ async def show(request: PageRequest) -> PageResponse:
     )
     channels_without_template = [CHANNEL_NAMES[channel] for channel in PATHS if find_template(request, channel) is None]
     live_url = await log_stream_url(request)
-    recent_requests = await list_newest_requests(request, REQUESTS_SHOWN)
+    recent_requests = [
+        (logged, url) for logged, url in await list_newest_requests(request, REQUESTS_SEARCHED) if _is_send(logged)
+    ][:REQUESTS_SHOWN]
     return Page(
         "start.html",
         {
@@ -53,12 +60,19 @@ async def show(request: PageRequest) -> PageResponse:
             "examples": [(item.title, f"?language={language}&send={item.id}") for item in available],
             "here": f"?language={language}&send={selected_example.id if selected_example else ''}",
             "missing": channels_without_template,
+            "has_keys": any(not key.revoked for key in keys_of(request.setup, request.team.record.id)),
             "sender": sender_address(request),
             "smtp_host": urlsplit(base).hostname,
             "requests": recent_requests,
             "live": live_url,
         },
     )
+
+
+def _is_send(logged: LoggedRequest) -> bool:
+    """Return whether the request sent a message or a code, or tried to."""
+    method, _, path = logged.route.partition(" ")
+    return method == "POST" and (logged.subject.startswith(SEND_ID_PREFIXES) or path in SEND_PATHS)
 
 
 async def docs_values(request: PageRequest) -> PageResponse:
@@ -107,7 +121,7 @@ def build_examples(request: PageRequest) -> list[Example]:
         if not request.team.sandbox and not request.team.record.verify.magic:
             hint, to = "Use your own number. Live teams can't verify test numbers.", "+4915112345678"
         hint += " Check the code with POST /v1/verify/<id>/check."
-        result.append(Example(id="code", title="One-time code", hint=hint, path="/v1/verify", body={"to": to}))
+        result.append(Example(id="code", title="One-time code", hint=hint, path=VERIFY_PATH, body={"to": to}))
     return result
 
 
