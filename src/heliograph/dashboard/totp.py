@@ -31,10 +31,14 @@ def base32(secret: bytes) -> str:
     return base64.b32encode(secret).decode()
 
 
+def setup_uri(secret: bytes, email: str) -> str:
+    """Return the URI that adds the account to an authenticator app."""
+    return f"otpauth://totp/Heliograph:{quote(email)}?secret={base32(secret)}&issuer=Heliograph"
+
+
 def qr_code(secret: bytes, email: str) -> str:
     """Return the QR code for an authenticator app, as a data URI."""
-    uri = f"otpauth://totp/Heliograph:{quote(email)}?secret={base32(secret)}&issuer=Heliograph"
-    return segno.make(uri, error="m").svg_data_uri(scale=4, border=4, light="#fff", dark="#000")
+    return segno.make(setup_uri(secret, email), error="m").svg_data_uri(scale=4, border=4, light="#fff", dark="#000")
 
 
 def recovery_codes(entropy: bytes) -> list[str]:

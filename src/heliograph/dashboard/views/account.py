@@ -132,6 +132,7 @@ async def _totp_page(request: PageRequest, person: Person, secret: bytes, errors
         "person": person,
         "sealed": request.tools.encrypt(secret, f"totp/{person.id}"),
         "image": await READ_POOL.run(totp.qr_code, secret, person.email),
+        "uri": totp.setup_uri(secret, person.email),
         "secret": " ".join(text[offset : offset + 4] for offset in range(0, len(text), 4)),
     }
     return Page.form("totp.html", values, errors)
