@@ -14,7 +14,7 @@ TEAM = "/dashboard/teams/team_acme/team"
 def choose_password(page: Any, link: str) -> None:
     page.goto(link)
     page.get_by_label("New password").fill(PASSWORD)
-    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("button", name="Create account").click()
     page.wait_for_url("**/dashboard**")
 
 

@@ -108,7 +108,7 @@ def sign_up(page: Any, first: str) -> None:
     page.get_by_label("Email address").fill("ada@acme.test")
     page.get_by_label("Your name").fill("Ada")
     page.get_by_label("New password").fill(PASSWORD)
-    button(page, "Continue").click()
+    button(page, "Create account").click()
     page.get_by_label("Team name").fill("Acme")
     button(page, "Create team").click()
     page.wait_for_url("**/dashboard/teams/team_*")
