@@ -33,7 +33,8 @@ async def show(request: PageRequest) -> Page:
 
 def new_sender_page(request: PageRequest, kind: str, **errors: str) -> Page:
     """Show the form for a new sender or recipient; with errors, the typed values are kept."""
-    domains = sorted((domain.id, domain.name) for domain in request.team.domains.values())
+    usable_first = sorted(request.team.domains.values(), key=lambda one: (not one.usable, not one.verified, one.name))
+    domains = [(domain.id, domain.name) for domain in usable_first]
     countries = [("", "Choose a country"), *((code, f"{name} ({code})") for code, name in country_names().items())]
     values = {"kind": kind, "domains": domains, "countries": countries, "errors": errors, "typed": request.form}
     return Page("sender_new.html", values, 400 if errors else 200)
