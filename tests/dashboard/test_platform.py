@@ -115,3 +115,11 @@ async def test_bulk_dead_letter_action_requires_confirmation(pages: Pages, place
     path, form = f"/dashboard/operator/queues/{place}", {"until": "9" * 15}
     assert "Nothing was changed" in (await pages.post(path, form, OPERATOR)).notice
     assert f"0 dead letters {done}" in (await pages.post(path, form | {"sure": "yes"}, OPERATOR)).notice
+
+
+@pytest.mark.anyio
+async def test_add_price_shows_another_empty_row_and_saves_nothing(pages: Pages) -> None:
+    empty = (await pages.get(HERE, OPERATOR)).html.count('new" value="yes"')
+    response = await pages.post(HERE, price_rows(("sms", "USD", "", "0.05")) | {"add": "yes"}, OPERATOR)
+    assert response.status == 200 and 'value="0.05"' in response.html and empty == 1
+    assert response.html.count('new" value="yes"') == 2 and pages.setup.platform.prices == {}
