@@ -172,7 +172,11 @@ def test_phone_folds_filters_without_javascript(site: Site) -> None:
         page.set_viewport_size(PHONE)
         page.get_by_text("Filters", exact=True).click()
         expect(page.get_by_label(label, exact=True)).to_be_visible()
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    times = "from=2026-01-01T09:30:00Z&until=2026-12-31T10:30:00Z"  # such as a bar of the chart links to
+    for path in ("messages", f"messages?{times}", "verifications", "events", "requests", "audit", "inbox"):
+        page.goto(f"{TEAM}/{path}")
+        page.evaluate("for (const one of document.querySelectorAll('main details')) one.open = true")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
 
 def test_desktop_scripts_handle_forms_and_copying(site: Site, shoot: Shoot) -> None:

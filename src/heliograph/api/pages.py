@@ -8,6 +8,8 @@ import re
 import textwrap
 from collections.abc import Iterator
 from functools import cache
+from http import HTTPStatus
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -129,12 +131,11 @@ class Docs:
 
     def errors(self, query: str = "") -> str:
         terms = query.lower().split()
-        matching_errors = [
-            entry
-            for entry in self._errors.values()
-            if _contains_all(terms, entry["code"], entry["meaning"], entry["fix"])
-        ]
-        return self._page("errors.html", "Error codes", "/docs/errors", errors=matching_errors, q=query)
+        by_status: dict[HTTPStatus, list[Schema]] = {}
+        for entry in sorted(self._errors.values(), key=itemgetter("status")):
+            if _contains_all(terms, entry["code"], entry["meaning"], entry["fix"]):
+                by_status.setdefault(HTTPStatus(entry["status"]), []).append(entry)
+        return self._page("errors.html", "Error codes", "/docs/errors", errors=by_status, q=query)
 
     def error(self, code: str) -> str | None:
         error = self._errors.get(code)
@@ -341,8 +342,13 @@ def _environment() -> Environment:
 
 
 def code_marks_to_html(text: str) -> Markup:
-    """Return a text as HTML, with backticks converted to <code>."""
-    return Markup(re.sub(r"`([^`]+)`", lambda match: f"<code>{soft_wrap(Markup(match[1]))}</code>", str(escape(text))))
+    """Return a text as HTML, with what is in backticks or single quotes converted to <code>."""
+    parts = re.split(r"`([^`]+)`|(?<!\w)'([^']+)'(?!\w)", text)
+    codes = zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
+    return escape(parts[0]) + Markup("").join(
+        Markup("<code>{}</code>{}").format(soft_wrap(backticked or quoted), after)
+        for backticked, quoted, after in codes
+    )
 
 
 def highlight_words(html: Markup, query: str) -> Markup:
@@ -367,12 +373,20 @@ def _with_section(hit: DocsHit, text: str, terms: list[str]) -> DocsHit:
         if _contains_all(terms, section):
             heading, _, body = section.partition("\n") if section.startswith("##") else ("", "", section)
             fragment = f"#{anchor(re.sub(r'[`*]', '', heading.lstrip('# ')))}" if heading else ""
+            body = re.sub(r"^\|.*\|\n\|[-| :]+\|\n", "", body, flags=re.M)  # headers of tables
+            body = re.sub(r"^\| *(.*?) *\|$", _table_row_as_text, body, flags=re.M)
             prose_text = " ".join(re.sub(r"\[([^\]]*)\]\([^)]*\)|[*`|]|-{3,}", r"\1", body).split())
             earliest_start = max(0, prose_text.lower().find(terms[0]) - EXCERPT_CHARS // 3)
             start = prose_text.find(" ", earliest_start) + 1 if earliest_start else 0
             excerpt = textwrap.shorten(prose_text[start : start + 2 * EXCERPT_CHARS], EXCERPT_CHARS, placeholder=" …")
             return replace(hit, url=hit.url + fragment, excerpt=f"{'… ' if start else ''}{excerpt}")
     return hit
+
+
+def _table_row_as_text(row: re.Match[str]) -> str:
+    first, *others = re.split(r" *(?<!\\)\| *", row[1])
+    text = f"{first}: {', '.join(filter(None, others))}"
+    return text if text.endswith((".", ":", "!")) else f"{text}."
 
 
 def _format_json(value: Any) -> str:

@@ -62,6 +62,7 @@ def jinja_environment() -> Environment:
         "operator_menu": OPERATOR_MENU,
         "below_team": path_in_team,
         "current_time": lambda: _READER_TIME.get().now,
+        "zone_name": lambda: _to_local_time(_READER_TIME.get().now, _READER_TIME.get().zone).strftime("%Z"),
     }
     return env
 

@@ -8,7 +8,7 @@ from typing import Any
 
 LANGUAGES = {"curl": "curl", "python": "Python", "node": "Node"}
 # `python` uses heliograph-client if it has a method for the request; `urllib` needs only the standard library
-DOCS_LANGUAGES = {"curl": "curl", "python": "Python", "urllib": "urllib", "node": "Node"}
+DOCS_LANGUAGES = {"curl": "curl", "python": "Python", "urllib": "Python stdlib", "node": "Node"}
 JSON_TYPE = "application/json"
 # resources of heliograph-client, each an attribute of its client
 CLIENT_RESOURCES = frozenset(

@@ -354,7 +354,7 @@ if (mine) {
     .then((values) => { if (values) fillIn(values); }, () => {});
 }
 // A long list of places shows where one is.
-document.querySelector(".docs .places [aria-current]")?.scrollIntoView({ block: "center" });
+document.querySelector(".places [aria-current]")?.scrollIntoView({ block: document.body.classList.contains("docs") ? "center" : "nearest" });
 // Search: `/` and Ctrl-K go to the box, or to its page where there is none; what is typed there is looked for at once,
 // and shown below it. Arrows go through what was found, Enter takes the first.
 const hitsOf = async (place, text) => {

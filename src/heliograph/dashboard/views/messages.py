@@ -36,7 +36,7 @@ PAGE_SIZE = 50
 EXPORT_BATCH = 1000
 STATUSES = tuple(dict.fromkeys(state for states in STATES_BY_CHANNEL.values() for state in states))
 # filters hidden until the user opens them
-COLLAPSED_FILTERS = ("template", "tag", "domain", "key", "from", "until", "sort")
+COLLAPSED_FILTERS = ("template", "tag", "domain", "key", "from", "until")
 COLUMNS = ("id", "channel", "status", "recipients", "to", "from", "subject", "template_id", "created_at")
 _ID_START = re.compile(r"(eml|sms|wam)_[0-9A-Za-z]{1,26}")
 
