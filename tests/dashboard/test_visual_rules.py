@@ -163,7 +163,12 @@ def test_phone_folds_filters_without_javascript(site: Site) -> None:
         viewport=PHONE,
         java_script_enabled=False,
     )
-    for path, label in (("messages", "Status"), ("verifications", "From"), ("requests", "Error"), ("audit", "To")):
+    for path, label in (
+        ("messages", "Status"),
+        ("verifications", "From (UTC)"),
+        ("requests", "Error"),
+        ("audit", "To (UTC)"),
+    ):
         page.goto(f"{TEAM}/{path}")
         page.set_viewport_size(PHONE)
         expect(page.get_by_label(label, exact=True)).to_be_hidden()
