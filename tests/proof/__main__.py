@@ -60,7 +60,7 @@ PROOFS = {
     "P33": ["tests/storage/test_claims.py"],
     "recovery": ["tests/proof/test_recovery.py"],
     "pauses": ["tests/proof/test_paused_database.py"],
-    "failover": ["tests/proof/test_failover.py"],
+    "failover": ["tests/proof/test_failover.py", "tests/proof/test_switchovers.py"],
     "growth": ["tests/proof/test_ten_million.py"],
     "pgbouncer": ["tests/storage/test_pgbouncer.py", "tests/journeys/test_pgbouncer.py"],
     "restore": [*RESTORE, "tests/proof/test_pitr.py", "tests/proof/test_litestream.py"],

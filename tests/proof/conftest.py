@@ -12,6 +12,7 @@ LONG = {
     "test_memory.py": "needs a control group of its own",
     "test_pitr.py": "two servers of its own",
     "test_pumping.py": "fifty thousand verifications",
+    "test_switchovers.py": "ten minutes, and leases of two minutes",
     "test_ten_million.py": "an hour, and 50 GB",
     "test_upgrade.py": "a minute of starting processes",
 }

@@ -24,9 +24,13 @@ CLAIMED = "SELECT m.id FROM outbox o JOIN message m ON m.key = o.message WHERE o
 class SlowSink(Sink):
     """Takes a mail and lets its sender wait for the answer: a kill now makes a duplicate."""
 
+    def __init__(self, answer_s: float = 0.05) -> None:
+        super().__init__()
+        self._answer_s = answer_s
+
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
         taken = await super().handle_DATA(server, session, envelope)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(self._answer_s)
         return taken
 
     def arrived(self) -> Counter[str]:

@@ -26,8 +26,8 @@ from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store
 from tests import postgres_server
 from tests.postgres_server import PostgresServer
+from tests.proof.pair import Pair
 from tests.proof.size import FULL, report, rounds, size
-from tests.service import free_port
 from tests.setup_helpers import set_up
 from tests.storage.conftest import asking
 from tests.storage.pooler import pgbouncer
@@ -99,31 +99,6 @@ class Writers:
         for process in self.running:
             process.kill()
             process.wait()
-
-
-class Pair:
-    """A PostgreSQL and its synchronous standby."""
-
-    def __init__(self, folder: Path) -> None:
-        primary_port, standby_port = free_port(), free_port()
-        options = {"listen_addresses": "127.0.0.1", "synchronous_standby_names": "*"}
-        self._primary = PostgresServer(folder / "primary", **options, port=str(primary_port))
-        self._standby_data = folder / "standby"
-        primary_url = f"postgresql://postgres@127.0.0.1:{primary_port}/postgres"
-        copy = ["-d", primary_url, "-D", str(self._standby_data), "-c", "fast", "-R"]
-        self._primary.run("pg_basebackup", *copy)
-        options["synchronous_standby_names"] = ""
-        self._standby = PostgresServer(self._standby_data, **options, port=str(standby_port))
-        self.url = f"postgresql://postgres@127.0.0.1:{primary_port},127.0.0.1:{standby_port}/postgres?sslmode=disable"
-
-    def fail_over(self) -> None:
-        """Stop the primary without a checkpoint, and promote the standby."""
-        self._primary.stop()
-        self._standby.run("pg_ctl", "promote", "-D", str(self._standby_data))
-
-    def stop(self) -> None:
-        self._primary.stop()
-        self._standby.stop()
 
 
 def start_database(way: str, folder: Path, stack: ExitStack) -> tuple[str, Callable[[], None], str]:
