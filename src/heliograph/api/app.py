@@ -96,8 +96,8 @@ class Api:
             raise
         except Exception as error:
             response = self._error_response(_to_refusal(error, request), adapter, request, name)
-            # Only two headers, so no rate limit was applied: the key is unknown. An unknown client must not create
-            # metric series.
+            # Without rate-limit headers, the request failed before its key was identified. An unknown client must not
+            # create metric series.
             if needs_key and len(extra_headers) == 2 and isinstance(error, Refusal):
                 needs_key, metric_labels = False, ("none", "other")
         finally:
@@ -214,7 +214,7 @@ class Api:
         self._admission.log_request(request_id, caller, route.name, status_of(type(refusal)), refusal=refusal)
 
     async def _call_inner(self, outer: ApiCall, inner: RouteCall, request_id: str) -> Response:
-        """Run a route for the caller of `outer`, with the route's scope, idempotency and log entry; raise its refusal.
+        """Run `inner` for the caller of `outer`: check its scope, apply its idempotency, log it; raise its refusal.
 
         An MCP batch makes several calls from one HTTP body; each must have its own `request_id`.
         """
@@ -284,10 +284,7 @@ class Api:
     async def _parse_body(
         self, route: Route, adapter: ApiAdapter, request: Request, caller: Caller, raw: bytes | None
     ) -> tuple[Any, int]:
-        """Return the parsed request body and its size.
-
-        The body of a POST without fields may be missing or an empty object.
-        """
+        """Return the parsed request body and its size. A route without fields accepts no body or `{}`."""
         if route.check_key is not None:  # checked here, so that the key is refused before the body is read into memory
             route.check_key(caller.key)
         if route.body is None and not request.has_body:

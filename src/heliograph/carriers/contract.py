@@ -140,7 +140,7 @@ class Carrier(ABC):
     async def run_in_thread_if_large(
         self, callback: Callback, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Call `function`; if the callback is large, call it in a thread, one call at a time per carrier."""
+        """Call `function`; in a thread if the carrier's HTTP callback is large, one such call at a time per carrier."""
         if not callback.is_large:
             return function(*args, **kwargs)
         if self._large_callback_lock is None:

@@ -117,7 +117,7 @@ class CarrierHttp:
     async def request_for(
         self, message: OutboundMessage, method: str, url: str, *, headers: Mapping[str, str], body: bytes = b""
     ) -> HttpResponse:
-        """Send the request of `message` as `request` does, after waiting in the host's priority queue.
+        """Wait in the host's priority queue, then send the HTTP request that delivers `message`.
 
         Raises SendCancelled if the message must no longer be sent once the connection exists.
         """

@@ -21,7 +21,7 @@ LEAST_URGENT_FIRST = PRIORITIES[::-1]
 
 
 class ConcurrencyLimiter:
-    """Adaptive concurrency limit of each queue: grows while connections are free, shrinks while sends queue."""
+    """Limits each queue's concurrent sends: more while connections are free, fewer while sends wait for one."""
 
     def __init__(self, wake_lane: Callable[[str], object]) -> None:
         """Create the limiter; `wake_lane` is called with a lane when one of its full queues has capacity again."""

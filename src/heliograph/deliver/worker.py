@@ -134,7 +134,7 @@ class Worker:
                 nothing_to_do = self._is_paused() or not await self._store.outbox.count_poison_candidates()
                 if nothing_to_do or await self._drain_and_isolate(drain_timeout_s):
                     poll_s, drain_timeout_s = CANDIDATE_POLL_S, ISOLATION_WAIT_S
-                else:  # running sends are slow: let the lanes send for as long as they paused, then pause them longer
+                else:  # sends were still in flight: resume the lanes for as long, then wait longer
                     poll_s, drain_timeout_s = drain_timeout_s, min(2 * drain_timeout_s, DRAIN_TIMEOUT_MAX_S)
             except Exception as error:
                 log.warning("cannot check for poison-message candidates", error=type(error).__name__)

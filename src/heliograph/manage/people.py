@@ -237,7 +237,7 @@ async def make_first_link(store: Store) -> str | None:
 
 
 async def make_demo_link(store: Store, actor: Actor, new_person: NewPerson, teams: Sequence[str]) -> str:
-    """Create a link to the first team for the demo's operator, who owns the demo's teams without an invitation."""
+    """Make a person operator and owner of the demo's teams; return a sign-in link that opens the first team."""
     email, name = read_person(new_person)
     roles = {"": OPERATOR, **dict.fromkeys(teams, "owner")}
     add_entry = actor.audit_entry(store.clock.now(), "person.add", email, "demo")
@@ -320,7 +320,7 @@ def _instance_roles(instance_role: str) -> dict[str, str]:
 
 
 def choose_instance_role(operator: bool, read_only: bool) -> str:
-    """Return the instance role for the options of a form or command."""
+    """Return the instance role that the options of a form or command select; empty if none."""
     return READ_ONLY if read_only else OPERATOR if operator else ""
 
 

@@ -210,6 +210,6 @@ class SmtpServerConnection(asyncio.Protocol):
 
 
 def _safe_end(piece: bytes) -> int:
-    """Return how many bytes to yield: all before a line end that the next data may continue with a dot."""
+    """Return how many bytes to yield: all before a line end that may begin the end-of-mail mark."""
     end = piece.find(b"\r", max(0, len(piece) - len(END_OF_MAIL) + 1))
     return len(piece) if end < 0 else end

@@ -406,7 +406,7 @@ async def _find_opted_out(
 async def _find_unsubscribed(
     tx: Tx, items: Sequence[Acceptance], accounts: dict[int, Account], erased_name_of: EntryName
 ) -> set[Subscription]:
-    """Return the subscriptions from which recipients have unsubscribed. Items without a category are not queried."""
+    """Return the subscriptions that recipients have canceled. Items without a category have no subscription."""
     subscriptions = [_subscription(item) for item in items if item.category]
     if not subscriptions:
         return set()

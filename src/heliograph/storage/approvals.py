@@ -160,7 +160,7 @@ async def is_held(tx: Tx, message: int) -> bool:
 
 
 async def cancel(tx: Tx, message: int, text: str, now: int, publisher: Publisher) -> bool:
-    """Fail a message that waits for approval; return False if it does not."""
+    """Cancel a message that waits for approval: it fails; return False if it does not wait."""
     rows = await _lock_rows(tx, [message])
     await _record_decision(tx, rows, "canceled", now)
     await _fail(tx, rows, "canceled", text, now, publisher)

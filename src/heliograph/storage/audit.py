@@ -113,7 +113,7 @@ async def rewrite_entries(tx: Tx, texts: Sequence[tuple[int, str, str]], now: in
 class _ChainHead(msgspec.Struct, frozen=True):
     position: int
     link: str
-    seed: str
+    seed: str  # the salts of new entries are derived from it
 
 
 async def _lock_head(tx: Tx) -> _ChainHead:

@@ -123,7 +123,7 @@ class DeadLetters:
         return sorted(rows, key=lambda queue: queue.oldest_due or now)
 
     async def oldest_by_priority(self, now: int) -> dict[Priority, int]:
-        """Return priority → time at which the wait of its oldest message began (defined in queues.py)."""
+        """Return priority → time since which its longest-waiting message waits, see `queues.oldest_by_priority`."""
         return await self._database.read(lambda tx: oldest_by_priority(tx, now, PAGE_COUNT_MAX))
 
     async def webhook_backlogs(self) -> list[WebhookBacklog]:

@@ -12,7 +12,7 @@ from heliograph.domain.limits import CONTACT_PAUSE_MAX_MS, LEASE_MS, MINUTE_MS, 
 from heliograph.runtime.clock import CLOCK_ERROR_MAX_MS, Clock
 from heliograph.storage.engine.database import Tx
 
-CONFIRM_MS = 20 * SECOND_MS  # interval at which a process whose clock agrees with the row renews it
+CONFIRM_MS = 20 * SECOND_MS  # how often a process whose clock is right confirms the shared clock's row
 STALE_MS = MINUTE_MS  # a row not confirmed for this long is replaced: the wall clock was changed
 
 ClockRow = tuple[str | None, int, int]  # boot id, offset from monotonic to shared time, last confirmed shared time
@@ -63,7 +63,7 @@ class Leases:
         tx.after_commit.append(partial(self._add_commit, shared_now, monotonic_ms))
 
     def abandoned_before(self, length: int = LEASE_MS) -> int:
-        """Return the cutoff before which leases of this length are abandoned; 0 if no lease is.
+        """Return the expiry time before which leases of this length are abandoned; 0 if no lease is.
 
         A lease is abandoned if it was not renewed while this process was in contact with the database for `length`.
         An outage does not count as contact: the owner could neither renew its lease nor record its sent messages.
@@ -117,7 +117,7 @@ class Leases:
         return boot == self._clock.boot and self._clock.monotonic_ms() + offset >= seen_at - CLOCK_ERROR_MAX_MS
 
     def _new_row(self, row: ClockRow | None) -> ClockRow | None:
-        """Return the clock row to write; None if the stored row need not change."""
+        """Return the new content of the shared clock's row; None if the stored row need not change."""
         if row is not None and row[0] is None:
             return None
         clock, shared_now = self._clock, self._shared_time(row)

@@ -62,7 +62,7 @@ class SecretStore:
         return registered_digest
 
     async def replace_digest(self, digest: str, entry: AuditEntry) -> bool:
-        """Replace the registered digest; return False if it is the same.
+        """Register another digest of the master secret; return False if `digest` is already registered.
 
         Also deletes the kept keys, which the new secret cannot decrypt.
         """

@@ -43,7 +43,7 @@ class Reputations:
         return {row[0]: Counts(*row[1:]) for row in rows}
 
     async def update_all(self) -> Sequence[Reputation]:
-        """Warn teams, pause emails that they send without a template, or end a warning; return the changed records."""
+        """Judge all teams: warn, pause emails without a template, or end a warning; return the changed records."""
         previous, now = self.current, self._clock.now()
         changes = changed_reputations(self._setup.current.teams.values(), previous, await self.read_counts(), now)
         if not changes:

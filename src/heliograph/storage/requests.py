@@ -131,9 +131,9 @@ class RequestLog:
 
 
 def fair_shares(requests: Sequence[LoggedRequest]) -> list[LoggedRequest]:
-    """Return the newest requests of each team, refused and other requests separately.
+    """Return the newest requests of each team, up to an equal share per team for refused and for other requests.
 
-    In each group, `more` of the oldest returned request is the number of older requests that are not returned.
+    The older requests of a share are left out; the oldest returned request of the share has their number in `more`.
     """
     groups: defaultdict[tuple[int, int], list[LoggedRequest]] = defaultdict(list)
     for request in requests:

@@ -50,7 +50,7 @@ MAX_AGE_BY_QUERY = {
     "purge_notices": NOTICES_RETENTION_MS,
     "purge_happenings": NOTICES_RETENTION_MS,
 }
-# Rows without a message: query that finds old rows → query that deletes them
+# Rows that belong to no message: query that finds old rows → query that deletes them
 PURGE_QUERY_BY_FIND_QUERY = {
     "old_verifications": "purge_verifications",
     "old_lone_events": "purge_lone_events",

@@ -260,7 +260,7 @@ class SetupStore:
     async def change(self, make_change: Callable[[Setup, int], SetupChange], team: str | None = None) -> SetupChange:
         """Apply the change that `make_change` returns for the current setup and the next free team number.
 
-        `team`: the change waits in this team's group of the fair write queue; None for the instance's group.
+        Waiting changes are taken from each team in turn. `team`: the team that makes this one; None for the instance.
         """
         now, last_setup = self._clock.now(), self.current
         return await self.write_and_refresh(

@@ -197,7 +197,7 @@ def _passthrough(caller: Caller, form: dict[str, str]) -> tuple[str, dict[str, A
 
 
 def _passthrough_id(caller: Caller, form: dict[str, str]) -> str:
-    """Return the id of the passthrough template: named as the messaging service, or set for the key or the team."""
+    """Return the passthrough template's id: the one given as MessagingServiceSid, else the key's, else the team's."""
     service = form.get(SERVICE, "")
     candidate = template_id(service)
     # A service with our prefix is always a template id, even if no such template exists.

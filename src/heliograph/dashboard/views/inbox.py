@@ -47,7 +47,7 @@ Content = EmailContent | SmsContent | WhatsappContent
 
 class CodeView(msgspec.Struct, frozen=True, kw_only=True):
     verification: CodeRow
-    code: str | None = None  # the fixed code of a magic number; None for other numbers, or if no code is valid any more
+    code: str | None = None  # the fixed code of a magic phone number; None for other numbers or if expired
     text: str = ""
     segments: Any = None
 

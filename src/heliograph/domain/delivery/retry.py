@@ -44,13 +44,13 @@ def absent_confirmation_wait(first_at: int | None, now: int) -> int:
     return ABSENT_CONFIRMATION_MS if first_at is None else max(0, first_at + ABSENT_CONFIRMATION_MS - now)
 
 
-def hold_until(channel: Channel, first_at: int, now: int, until: int) -> int | None:
-    """Return until when to hold a message for which no carrier was available; None if it fails permanently.
+def hold_until(channel: Channel, first_at: int, now: int, retry_at: int) -> int | None:
+    """Return until when a message waits that no carrier could take: `retry_at` at most; None if it fails permanently.
 
     Holding is not an attempt, but the retry window starts at the first attempt or the first hold.
     """
     deadline = first_at + SCHEDULE_BY_CHANNEL[channel].window
-    return min(until, deadline) if now < deadline else None
+    return min(retry_at, deadline) if now < deadline else None
 
 
 def next_attempt(

@@ -41,7 +41,7 @@ class Incompatibility(msgspec.Struct, frozen=True):
 
 
 class ImportTarget(msgspec.Struct, frozen=True):
-    """The team that a client of another service moves to, the platform, and the API routes that are served here."""
+    """Target of a client that moves here from another service: its team, the platform, and the served API routes."""
 
     team: Team
     platform: Platform

@@ -60,7 +60,7 @@ def edit_exported(exported: ExportedTemplate, id_: str, team: str) -> EditResult
 
 
 def with_extra_fields(edited: EditResult, extra_fields: Mapping[str, Any]) -> EditResult:
-    """Return our template with the other service's additional fields, and an error for each invalid value."""
+    """Add the fields that only the source service has to an imported template; `errors` names the invalid values."""
     new, errors = replace(edited.template, **extra_fields), dict(edited.errors)
     if len(new.alias) > NAME_MAX or CONTROL_CHARACTER.search(new.alias):
         errors["alias"] = f"Must be one line of at most {NAME_MAX} characters."

@@ -54,7 +54,7 @@ class Counts(NamedTuple):
 
 @cache
 def count_transitions(previous: str, path: tuple[str, ...], is_hard: bool = True) -> Counts:
-    """Return the counts of one recipient's state transitions; an immediate rejection also counts as a send.
+    """Return what one recipient's state transitions add to the counts; an immediate rejection also adds a send.
 
     Only hard bounces count: rejections for other reasons than the address say nothing about the team's lists.
     """

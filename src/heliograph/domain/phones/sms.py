@@ -1,4 +1,4 @@
-"""Builds the content of an SMS: text, parts, and the sender of spec 4.2."""
+"""Builds the content of an SMS: text, number of segments, and sender."""
 
 from heliograph.domain.delivery.content import SmsContent
 from heliograph.domain.phones.gsm import count_segments

@@ -1,4 +1,4 @@
-"""Trigram search: the searched texts of a message, its index terms, and packed posting lists (ADR 0029).
+"""Trigram search: a message's searchable texts and index terms; lists of messages per term (ADR 0029).
 
 An index term (in the database: `mark`) is a trigram of a searched text, or a longer word for a property that never
 changes: the message's team, channel, key, template, sender domain, and the end of its id.

@@ -89,9 +89,9 @@ class Account(msgspec.Struct, kw_only=True):
     month: str  # "2026-11", the month that `used` counts
     used: int  # email recipients counted toward the quota of that month
     erased: int = 0  # 1: the team's suppression list has hashes of erased addresses
-    sandbox_day: int = 0  # days since 1970, the day that `sandbox_used` counts
+    sandbox_day: int = 0  # the day that `sandbox_used` counts, as days since 1970
     sandbox_used: int = 0  # messages and codes of a sandbox team over real carriers
-    octets_day: int = 0  # days since 1970, the day that `octets_used` counts
+    octets_day: int = 0  # the day that `octets_used` counts, as days since 1970
     octets_used: int = 0  # bytes of contents and attachments
     opted_out: int = 0  # 1: phones have opted out of the team's messages
     key_uses: str = ""  # uses of the team's restricted keys (`key_limits.py`), as JSON

@@ -148,7 +148,7 @@ class TeamRecord(SetupRecord, frozen=True):
 
     @property
     def suspended_error(self) -> str:
-        """Return the error in `suspended`; empty if valid."""
+        """Return the error in `suspended`, which is required until a deletion; empty if valid."""
         if not self.deletes_at or self.suspended:
             return ""
         return "expected true: the team is to be deleted. Restore it first"
@@ -170,7 +170,7 @@ class TeamClock(SetupRecord, frozen=True):
     """Current and target offset of a team's test clock from real time."""
 
     team: str
-    ahead: int = 0  # ms by which the clock is ahead of real time
+    ahead: int = 0  # ms by which the test clock is ahead of real time
     target: int = 0  # `ahead` increases to this value in steps; all work that is due is done before the next step
 
 

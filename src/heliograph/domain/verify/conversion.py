@@ -19,8 +19,8 @@ WINDOW_MS = DAY_MS + HOUR_MS
 KNOWN_PHONE_MS = 30 * DAY_MS  # the guard does not apply to phones that were verified within this time
 RANGE_DIGITS = 6  # number of final digits in which the numbers of a range differ
 
-SAMPLE_FACTOR = 10  # the guard applies from this multiple of the team's per-prefix limit of starts
-FREE_ATTEMPTS = 5  # unverified starts per day that are always allowed in a number range
+SAMPLE_FACTOR = 10  # the guard acts after this many times `per_prefix_10m` unverified starts in an area
+FREE_ATTEMPTS = 5  # unverified starts per day that a number range may have without a verified one
 ATTEMPTS_PER_VERIFIED = 3  # additional unverified starts that each verified start allows in its area
 MIN_VERIFIED_DIVISOR = 10  # a country is blocked if fewer than one in this many starts is verified
 

@@ -99,7 +99,7 @@ def _character(code: int) -> str:
 def recipient_part(
     notice: str, our_recipient: str, unrelated_addresses: Iterable[str], original_recipients: Iterable[str]
 ) -> str | None:
-    """Return the part of a notice about our recipient; None if the notice is only about other addresses.
+    """Return the lines of a bounce notice that concern our recipient; None if all concern other addresses.
 
     The part about an address begins at a line with the address, and ends before the next line with an address.
     Addresses in `unrelated_addresses` did not fail, such as senders. Contact addresses such as postmaster are ignored
@@ -127,7 +127,7 @@ def recipient_part(
 
 
 def says_recipient_is_bad(text: str, our_recipient: str) -> bool:
-    """Return whether a line of the text contains no address but our recipient's, and says that it is invalid."""
+    """Return whether a line that names only our recipient's address says that this address is invalid."""
     for line in text.split("\n"):
         addresses = _find_addresses(_FORWARDING_NOTE.sub("", line))
         if addresses and all(is_same_mailbox(address, our_recipient) for address in addresses):

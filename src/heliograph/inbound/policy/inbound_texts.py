@@ -53,7 +53,7 @@ def build_auto_reply(
     now: int,
     age_ms: int,
 ) -> tuple[Acceptance, Decision]:
-    """Build the automatic reply to a text, without charge. Its sender is the number that received the text.
+    """Build the automatic reply to a text. It costs nothing and is sent from the number that received the text.
 
     `now`: the team's time; `age_ms`: time since the text was sent. On WhatsApp, the reply expires when the customer
     service window ends (WHATSAPP_WINDOW_MS after the text).

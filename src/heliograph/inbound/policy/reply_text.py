@@ -121,7 +121,7 @@ def reply_text(text: str) -> str:
 
 
 def _quoted_mail_start(lines: list[str]) -> int:
-    """Return the index of the line where a quoted mail starts that fills the rest of the text; `len(lines)` if none."""
+    """Return the index of the first line of the quoted mail that ends the text; `len(lines)` if there is none."""
     kinds = [_field_kind(line) for line in lines]
     for i, line in enumerate(lines):
         if len(line) <= LINE_MAX and _ORIGINAL_SEPARATOR.fullmatch(line):

@@ -77,7 +77,7 @@ async def _find_recipients(tx: Tx, carrier: str, reports: Sequence[ProviderRepor
 def _choose_recipient(
     recipients: Sequence[RecipientRow], address: str | None, carrier_match: tuple[int, int] | None
 ) -> RecipientRow | None:
-    """Return the recipient of an event: by address, otherwise by the carrier's id, otherwise the only recipient."""
+    """Return an event's recipient: by address, else by the carrier's message id, else the message's only recipient."""
     if address:
         parsed = parse_address(address.strip())
         normalized = (parsed.normal if parsed else address.strip()).lower()

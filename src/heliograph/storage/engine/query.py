@@ -166,7 +166,7 @@ def encode_row_tables(query: Statement, params: dict[str, Any]) -> dict[str, Any
 def with_literals(query: Statement, params: Mapping[str, Any]) -> tuple[str, list[Any]]:
     """Return the text and the parameters of a query for Citus; parameters after `literals_from` become literals.
 
-    Citus runs an insert from a query in two steps, and passes the parameters only to the query.
+    Citus runs an insert from a SELECT statement in two steps, and passes the parameters only to that statement.
     """
     head, tail = query.sql[: query.literals_from], query.sql[query.literals_from :]
     values = [params[name] for name in query.params]

@@ -38,8 +38,8 @@ apsw.initialize()
 BUSY_MS = 10_000  # maximum wait for another process's write, for example `heliograph apply`
 RETRY_MS = 1  # SQLite's own busy handler sleeps up to 100 ms at a time, during which others may take the lock
 BEGIN_AND_END_BY_KIND = {"read": ("BEGIN", "ROLLBACK"), "write": ("BEGIN IMMEDIATE", "COMMIT")}
-# The maximum of apsw. Every execution takes an entry of apsw's cache, even of the same statement. With one execution
-# per accepted row, inserts would evict the worker's statements, so one execution inserts 32 or 4 small rows.
+# The maximum that apsw allows. Each execution takes its own entry of the cache, even of the same statement. With one
+# execution per accepted row, inserts would evict the worker's statements, so one execution inserts 32 or 4 small rows.
 STATEMENT_CACHE_SIZE = 512
 ROWS_PER_INSERT = (32, 4)
 # No mutex per SQLite call: only one thread uses a connection at a time.

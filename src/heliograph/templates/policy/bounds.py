@@ -61,7 +61,7 @@ _CHARACTER_BY_STATE = {LETTERS: "a", QUOTES: '"', WIDE: "\U0001f600"}
 Condition = tuple[str, str | None]  # (variable, required state); None: any state but absent or false
 Conditions = frozenset[Condition]
 UNCONDITIONAL: Conditions = frozenset()
-StatesOf = Callable[[str], list[str]]
+StatesOf = Callable[[str], list[str]]  # returns a variable's possible states
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):

@@ -44,7 +44,7 @@ EXAMPLE_MAX = 4096  # characters of an example value
 LIST_ITEMS_MAX = 200  # maximum items of a list variable
 MAX_LENGTH_LIMIT = 100_000  # maximum `max_length` of a variable
 LOCALES_MAX = 50
-EXPANDED_PIECES_MAX = 100_000  # pieces of a part when its lists have their maximum length
+EXPANDED_PIECES_MAX = 100_000  # maximum texts and placeholders of a part whose lists are all full
 # Maximum characters per part, placeholders included. The rendered length is checked when sending.
 LENGTH_MAX_BY_PART = {"subject": 1000, "html": HTML_MAX, "text": HTML_MAX, "body": 4096}
 

@@ -8,7 +8,7 @@ from heliograph.domain.limits import HTML_MAX, PARSE_IN_THREAD_MIN, SCAN_COST_FA
 from heliograph.templates.policy.source import compile_source
 
 MJML_TAGS_MAX = 500  # limits nesting: the compiler is recursive, and a stack overflow would end the process
-# Maximum size of mj-attributes multiplied by tags, because they are written at every tag
+# Maximum of size of mj-attributes × number of tags, because the compiler repeats the attributes at every tag
 EXPANDED_ATTRIBUTES_MAX = 4 * HTML_MAX
 _MJML_START = re.compile(r"\s*<mjml[\s>]", re.IGNORECASE)
 _OPENING_TAG = re.compile(r"<[^/!\s]")

@@ -322,7 +322,7 @@ def _mark_host_slots(pieces: "list[Piece | _BlockTag]") -> "list[Piece | _BlockT
             case str():
                 host = _host_after(host, piece)
             case Slot(context=context, begins_path=begins_path) if host is not None:
-                # Placeholders in URL attributes already have a context for hosts
+                # Placeholders after a host in a URL attribute are already marked
                 is_marked = begins_path or context in ("host", "query", "refused")
                 piece, host = piece if is_marked else _mark_in_host(piece, host, literals_after[index]), host + MASK
             case _BlockTag(keyword="else"):

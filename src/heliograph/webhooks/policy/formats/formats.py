@@ -57,6 +57,6 @@ def is_subscribed(hook: Webhook, type_: str, reason: str | None = None) -> bool:
 
 
 def signs_callbacks(hook: Webhook, type_: str) -> bool:
-    """Return whether the webhook signs callbacks of this event type, whether it subscribes to the type or not."""
+    """Return whether callbacks of this event type are signed for the webhook, even if it does not subscribe to it."""
     event_format = FORMATS[hook.format]
     return event_format.supports_callbacks and type_ in event_format.types
