@@ -160,7 +160,7 @@ def test_clearing_inbox_hides_older_messages(site: Site, send: Any) -> None:
     csrf = viewer.locator("input[name=csrf]").first.input_value()
     assert viewer.request.post(ACME, form={"csrf": csrf}).status == 403
     page = site.open("clears@example.com", "--team", "team_acme", "--role", "developer", path=ACME)
-    page.get_by_text("More", exact=True).click()
+    page.locator("main").get_by_text("More", exact=True).click()
     page.get_by_role("button", name="Delete all").click()
     page.get_by_text("Everything was deleted from the test inbox.").wait_for()
     assert page.locator("tbody tr").count() == 0

@@ -204,7 +204,7 @@ def test_template_versions_are_compared_and_restored(site: Site, shoot: Shoot) -
     page.goto(f"{HERE}/tpl_welcome/versions/1")
     page.get_by_role("button", name="Restore this version").click()
     expect(page.get_by_text("Version 3 is in use.")).to_be_visible()
-    page.get_by_text("More", exact=True).click()
+    page.locator("main").get_by_text("More", exact=True).click()
     page.get_by_role("button", name="Archive").click()
     expect(page.get_by_text("Template archived. Messages that use it")).to_be_visible()
     page.goto(f"{HERE}?channel=email&status=archived")
