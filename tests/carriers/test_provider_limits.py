@@ -287,16 +287,26 @@ async def test_without_the_database_each_process_sends_one_message_after_a_pause
         assert held(await net.send_all(3)) == 2
 
 
-async def test_each_further_refusal_doubles_the_pause_except_of_critical_messages() -> None:
+async def test_each_further_refusal_lengthens_the_pause_of_critical_messages_less() -> None:
     script: Script = {"mail": TOO_FAST.replace("421", "450")}
     async with network(script, providers={"google": {"connections": 2}}) as net:
-        waits = [1, 60, 120, 240, 480, 600, 600]
-        for wait_s in waits:
+        waits, critical_waits = [1, 60, 120, 240, 480, 600, 600], [1, 4, 16, 64, 256, 600, 600]
+        for wait_s, critical_s in zip(waits, critical_waits, strict=True):
             outcomes = [await net.send(), await net.send(), await net.send(priority="critical")]
             refused, after, critical = (outcome for outcome in outcomes if isinstance(outcome, Deferred))
             assert (refused.held, after.held, after.retry_after_ms) == (False, True, wait_s * 1000)
-            assert (critical.held, critical.retry_after_ms) == (True, 1000)
+            assert (critical.held, critical.retry_after_ms) == (True, critical_s * 1000)
             net.clock.forward(wait_s * 1000)
+
+
+async def test_few_critical_messages_are_refused_while_the_provider_refuses_all() -> None:
+    script: Script = {"mail": TOO_FAST.replace("421", "450")}
+    async with network(script, providers={"google": {"connections": 2}}) as net:
+        for _ in range(300):  # a critical message every two seconds for ten minutes
+            await net.send(priority="critical")
+            net.clock.forward(2000)
+        commands = [line for peer in net.peers.values() for line in peer.lines]
+        assert sum(line.startswith("MAIL") for line in commands) == 6
 
 
 async def test_critical_messages_leave_from_the_address_without_a_refusal_after_the_pause() -> None:

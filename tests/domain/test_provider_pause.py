@@ -42,3 +42,13 @@ def test_one_process_sends_first_and_another_one_if_that_does_not_end() -> None:
     assert claim_probe(pause, "a", now, is_critical=True)[1] is None
     assert claim_probe(pause, "b", now + PROBE_LEASE_MS, is_critical=False)[1] is None
     assert claim_probe(end_pause(pause, now), "b", now, is_critical=False)[1] is None
+
+
+def test_critical_messages_wait_at_least_a_minute_after_each_421() -> None:
+    pause, now, waits = Pause(), NOON, list[int]()
+    for _ in range(6):
+        pause = paused(pause, now, now, closes=True)
+        waits.append((pause.critical_until - now) // 1000)
+        assert pause.critical_until <= pause.until
+        now = pause.until
+    assert waits == [60, 60, 60, 64, 256, 600]

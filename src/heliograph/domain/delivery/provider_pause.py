@@ -11,6 +11,7 @@ from heliograph.domain.limits import MINUTE_MS, SECOND_MS
 PROBE_WAIT_MS = SECOND_MS  # pause after the first refusal, and interval at which waiting processes check for its end
 PROBE_LEASE_MS = 10 * SECOND_MS  # wait for the reply to the first message; after this, another process sends a message
 REPEATED_PAUSE_MS = MINUTE_MS  # pause after the second refusal in succession; equals the pause of a host after a 421
+CRITICAL_GROWTH = 4  # factor by which the pause of critical messages grows with each refusal in succession
 PAUSE_MAX_MS = 10 * MINUTE_MS
 
 
@@ -29,16 +30,17 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def begin_pause(pause: Pause, attempted_at: int, refused_at: int, *, closes_connection: bool) -> Pause:
-    """Return the pause after a refusal: longer after each successive refusal, except for critical messages."""
+    """Return the pause after a refusal: longer after each in succession, but shorter for critical messages."""
     # A message that was sent before the last refusal adds no information: its refusal does not lengthen the pause.
     refusals = max(1, pause.refusals + (attempted_at >= pause.refused_at))
     first_ms = REPEATED_PAUSE_MS if closes_connection else PROBE_WAIT_MS
     repeated_ms = min(REPEATED_PAUSE_MS << min(refusals - 2, 10), PAUSE_MAX_MS) if refusals > 1 else first_ms
+    critical_ms = min(PROBE_WAIT_MS * CRITICAL_GROWTH ** min(refusals - 1, 10), PAUSE_MAX_MS)
     return Pause(
         refused_at=max(pause.refused_at, refused_at),
         refusals=refusals,
         until=max(pause.until, refused_at + repeated_ms),
-        critical_until=max(pause.critical_until, refused_at + first_ms),
+        critical_until=max(pause.critical_until, refused_at + max(first_ms, critical_ms)),
     )
 
 
