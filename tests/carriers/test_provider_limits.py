@@ -272,7 +272,7 @@ async def test_another_address_is_used_while_another_process_sends_first_after_a
 
 async def test_a_pause_that_ended_before_this_process_knew_of_it_holds_nothing() -> None:
     async with network(providers={"google": {"per_minute": 60}}) as net:
-        pause = Pause(refused_at=net.clock.now() - 1000)
+        pause = Pause(refused_at=net.clock.now() - 1000, refusals=3)
         net.states[ProviderKey("mx", "google", "")] = ProviderState(pause=pause)
         assert held(await net.send_all(10)) == 0
 

@@ -1,6 +1,7 @@
 """Pause after a provider's refusal: its length, its end, and which process sends first."""
 
 from heliograph.domain.delivery.provider_pause import (
+    MEMORY_MS,
     PROBE_LEASE_MS,
     PROBE_WAIT_MS,
     REPEATED_PAUSE_MS,
@@ -45,10 +46,29 @@ def test_one_process_sends_first_and_another_one_if_that_does_not_end() -> None:
 
 
 def test_critical_messages_wait_at_least_a_minute_after_each_421() -> None:
-    pause, now, waits = Pause(), NOON, list[int]()
-    for _ in range(6):
+    pause, now = Pause(), NOON
+    for expected in [(60, 60), (60, 60), (120, 60), (240, 64), (480, 256), (600, 600)]:
         pause = paused(pause, now, now, closes=True)
-        waits.append((pause.critical_until - now) // 1000)
-        assert pause.critical_until <= pause.until
+        assert waits(pause) == expected
         now = pause.until
-    assert waits == [60, 60, 60, 64, 256, 600]
+
+
+def test_the_next_pause_begins_one_step_below_the_last_for_a_week() -> None:
+    pause, now = Pause(), NOON
+    for _ in range(5):
+        pause = paused(pause, now, now)
+        now = pause.until
+    assert waits(pause) == (480, 256)
+    assert waits(paused(end_pause(pause, now), now + 1000, now + 1000)) == (240, 64)
+    for expected in [(240, 64), (120, 16), (60, 4), (1, 1), (1, 1)]:  # the first message after each pause is accepted
+        pause = paused(end_pause(pause, now), now + 1000, now + 1000)
+        assert waits(pause) == expected
+        now = pause.until
+    pause = Pause(refused_at=NOON, refusals=5)
+    assert waits(paused(pause, NOON + MEMORY_MS - 1, NOON + MEMORY_MS - 1)) == (600, 600)
+    assert waits(paused(pause, NOON + MEMORY_MS, NOON + MEMORY_MS)) == (1, 1)
+
+
+def waits(pause: Pause) -> tuple[int, int]:
+    """Return the seconds that other and critical messages wait after the last refusal."""
+    return (pause.until - pause.refused_at) // 1000, (pause.critical_until - pause.refused_at) // 1000

@@ -101,7 +101,7 @@ class RefusalPause:
     @property
     def is_active(self) -> bool:
         """Return whether the provider refused a message and has not accepted a probe since."""
-        return self._pause.refusals > 0
+        return self._pause.is_active
 
     @property
     def is_recovering(self) -> bool:
@@ -157,7 +157,7 @@ class RefusalPause:
     def adopt(self, shared: Pause) -> None:
         """Adopt the pause shared by all processes unless this process knows of later replies."""
         if shared.refused_at > self._pause.refused_at:
-            if shared.refusals:
+            if shared.is_active:
                 self._sending_max, self._accepted = 1, 0
         elif shared.refused_at < self._pause.refused_at or not self.is_active:
             return
