@@ -351,7 +351,7 @@ def test_dangerous_action_without_javascript_is_confirmed_on_a_page(site: Site) 
     page = site.open("plain-op@example.com", "--operator", path=queues, java_script_enabled=False)
     page.get_by_role("button", name="Pause delivery").click()
     expect(page.get_by_role("heading", name="Pause delivery?")).to_be_visible()
-    expect(page.get_by_text("Nothing is sent until you resume.")).to_be_visible()
+    expect(page.get_by_text("not sent until you resume")).to_be_visible()
     page.goto(queues)
     expect(page.get_by_role("button", name="Pause delivery")).to_be_visible()  # nothing was changed
     page.get_by_role("button", name="Pause delivery").click()

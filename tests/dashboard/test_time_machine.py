@@ -19,7 +19,7 @@ ADVANCE = f"{HERE}/settings/test-clock/advance"
 
 @pytest.fixture
 async def pages(store: Store, clock: Any, monkeypatch: pytest.MonkeyPatch) -> Pages:
-    monkeypatch.setattr(settings, "SETTLE_S", 0.0)  # no worker moves the clock here
+    monkeypatch.setattr(settings, "CLOCK_MOVE_WAIT_S", 0.0)  # no worker moves the clock here
     await write_records(
         store,
         ("team", "team_a", TeamRecord(ref=1, id="team_a", name="Acme", test_clock=True), "team_a"),
