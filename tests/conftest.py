@@ -260,7 +260,8 @@ def _initial_cell() -> list[str]:
 def _emptying_cell() -> list[str]:
     """Return statements that restore a cell of Citus; connections of others in the same database stay open."""
     return [
-        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'heliograph'",
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+        " WHERE application_name = 'heliograph' AND datname = current_database()",
         *_initial_cell(),
     ]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import asyncpg
 
+from heliograph.storage.engine import cells
 from tests.npm import miss
 from tests.postgres_server import PostgresServer, temporary_folder
 from tests.service import free_port
@@ -45,14 +46,26 @@ class Citus:
         self.coordinator, *self.workers = nodes
         self.ports = ports
 
-    def url(self, schema: str = "", node: int = 0) -> str:
+    def url(self, schema: str = "", node: int = 0, database: str = DATABASE) -> str:
         """Return the URL of a cell's schema through a node; node 0 is the coordinator."""
         option = f"&search_path={schema}" if schema else ""
-        return f"postgresql://postgres@127.0.0.1:{self.ports[node]}/{DATABASE}?sslmode=disable{option}"
+        return f"postgresql://postgres@127.0.0.1:{self.ports[node]}/{database}?sslmode=disable{option}"
+
+    def new_database(self, name: str) -> str:
+        """Create a database with Citus on all nodes; return its URL at the coordinator."""
+        for node in range(len(self.ports)):
+            self.run(f"CREATE DATABASE {name}", node=node, database="postgres")
+            self.run("CREATE EXTENSION citus", node=node, database=name)
+        self.run(
+            f"SELECT citus_set_coordinator_host('127.0.0.1', {self.ports[0]})",
+            *(f"SELECT citus_add_node('127.0.0.1', {port})" for port in self.ports[1:]),
+            database=name,
+        )
+        return self.url(database=name)
 
     def run(self, *statements: str, node: int = 0, database: str = DATABASE) -> list[Any]:
         """Run statements and return the rows of the last."""
-        return asyncio.run(run(self.url(node=node).replace(f"/{DATABASE}?", f"/{database}?"), *statements))
+        return asyncio.run(run(self.url(node=node, database=database), *statements))
 
 
 async def run(url: str, *statements: str) -> list[Any]:
@@ -66,28 +79,37 @@ async def run(url: str, *statements: str) -> list[Any]:
         await connection.close()
 
 
+def move_cell(citus: Citus, schema: str, worker: int) -> None:
+    if worker != worker_of(citus, schema):
+        asyncio.run(cells.move_cell(citus.url(), schema, "127.0.0.1", citus.ports[worker], lambda *_: None))
+
+
+def worker_of(citus: Citus, schema: str) -> int:
+    """Return the number of the worker that has a schema."""
+    rows = citus.run(
+        "SELECT DISTINCT n.nodeport FROM pg_dist_schema d JOIN pg_dist_partition t USING (colocationid) "
+        "JOIN pg_dist_shard s USING (logicalrelid) JOIN pg_dist_shard_placement n USING (shardid) "
+        f"WHERE d.schemaid = '{schema}'::regnamespace"
+    )
+    return citus.ports.index(rows[0][0]) if rows else 0
+
+
 @contextmanager
-def running() -> Iterator[Citus]:
-    """Yield a new cluster; skip the proof, with the reason, if Citus cannot be built."""
-    programs = _built()
+def running(**changed: str) -> Iterator[Citus]:
+    """Yield a new cluster with changed settings; skip the proof, with the reason, if Citus cannot be built."""
+    programs = built()
     with ExitStack() as stack:
         folder, ports = stack.enter_context(temporary_folder()), [free_port() for _ in range(3)]
         nodes = []
         for name, port in zip(("coordinator", "worker-1", "worker-2"), ports, strict=True):
-            nodes.append(PostgresServer(folder / name, programs, port=str(port), **SETTINGS))
+            nodes.append(PostgresServer(folder / name, programs, port=str(port), **SETTINGS | changed))
             stack.callback(nodes[-1].stop)
         citus = Citus(nodes, ports)
-        for node in range(3):
-            citus.run(f"CREATE DATABASE {DATABASE}", node=node, database="postgres")
-            citus.run("CREATE EXTENSION citus", node=node)
-        citus.run(
-            f"SELECT citus_set_coordinator_host('127.0.0.1', {ports[0]})",
-            *(f"SELECT citus_add_node('127.0.0.1', {port})" for port in ports[1:]),
-        )
+        citus.new_database(DATABASE)
         yield citus
 
 
-def _built() -> Path:
+def built() -> Path:
     """Return the folder of PostgreSQL's programs, after building and installing Citus for it if missing."""
     if not PG_CONFIG:
         miss("citus", "pg_config is missing: install PostgreSQL with its development files")

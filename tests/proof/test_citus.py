@@ -9,15 +9,18 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from queue import Queue
 
 import pytest
 
 from tests.journeys.load import Load, ask_database, check_all_arrived
 from tests.journeys.test_webhooks import Hooks, HookService
-from tests.proof.citus import Citus, running
+from tests.proof.citus import Citus, move_cell, running, worker_of
 from tests.proof.size import report
 from tests.service import Service, until
 
@@ -25,6 +28,7 @@ STEP_MS = 20
 MOVES = 6  # three times there and back
 FOLDERS = ("tests/storage", "tests/deliver", "tests/api", "tests/journeys")
 FILES_AT_ONCE = 6
+STREAMS = 3  # of test processes at the same time, each with a database of its own
 TEST_S = 120  # a test that takes longer ends its process, which reports its stack
 PROCESS_S = 1800
 COMPLETE = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
@@ -38,22 +42,6 @@ SKIPPED = {
 def citus() -> Iterator[Citus]:
     with running() as citus:
         yield citus
-
-
-def move_cell(citus: Citus, schema: str, worker: int) -> None:
-    if worker != worker_of(citus, schema):
-        port = citus.ports[worker]
-        citus.run(f"SELECT citus_schema_move('{schema}', '127.0.0.1', {port}, 'force_logical')")
-
-
-def worker_of(citus: Citus, schema: str) -> int:
-    """Return the number of the worker that has a schema."""
-    rows = citus.run(
-        "SELECT DISTINCT n.nodeport FROM pg_dist_schema d JOIN pg_dist_partition t USING (colocationid) "
-        "JOIN pg_dist_shard s USING (logicalrelid) JOIN pg_dist_shard_placement n USING (shardid) "
-        f"WHERE d.schemaid = '{schema}'::regnamespace"
-    )
-    return citus.ports.index(rows[0][0]) if rows else 0
 
 
 @contextmanager
@@ -168,20 +156,14 @@ def test_killed_worker_stops_its_own_cell_only(citus: Citus, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_tests_of_postgresql_pass_in_cells(citus: Citus, folder: str) -> None:
-    environment = {**os.environ, "TEST_CITUS": citus.url()}
-    environment.pop("PROOF", None)
-    outcomes, output = dict[str, str](), ""
     files = sorted(str(path) for path in Path(folder).glob("test_*.py"))
-    while files:
-        part, files = files[:FILES_AT_ONCE], files[FILES_AT_ONCE:]
-        printed, code = run_tests(part, environment)
-        output += printed
-        if code not in COMPLETE:
-            outcomes[f"{part[0]}::exit_code_{code}"] = "ERROR"
-        outcomes |= dict(re.findall(r"^(\S+::.+?) (PASSED|FAILED|ERROR|SKIPPED)", printed, re.M))
-        if unfinished := re.findall(r"^(\S+::.+) Timeout \(", printed, re.M):
-            outcomes[unfinished[0]] = "TIMEOUT"
-            files = [file for file in part if file > unfinished[0].partition("::")[0]] + files
+    parts = [files[start : start + FILES_AT_ONCE] for start in range(0, len(files), FILES_AT_ONCE)]
+    databases = Queue[str]()
+    for number in range(STREAMS):
+        databases.put(citus.new_database(f"{Path(folder).name}_{number}"))
+    with ThreadPoolExecutor(STREAMS) as pool:
+        results = list(pool.map(partial(run_files, databases), parts))
+    outcomes = {name: end for result in results for name, end in result[0].items()}
     counts = Counter(outcomes.values())
     failed = sorted(name.rpartition("::")[2] for name, end in outcomes.items() if end not in ("PASSED", "SKIPPED"))
     report(
@@ -189,7 +171,31 @@ def test_tests_of_postgresql_pass_in_cells(citus: Citus, folder: str) -> None:
         f"{folder}: {', '.join(f'{count} {end.lower()}' for end, count in sorted(counts.items()))}; "
         f"did not pass: {', '.join(failed) or 'none'}",
     )
-    assert not failed and outcomes, output[-10_000:]
+    assert not failed and outcomes, "".join(output for _, output in results if "= FAILURES =" in output)[-20_000:]
+
+
+def run_files(databases: Queue[str], files: list[str]) -> tuple[dict[str, str], str]:
+    """Run the tests on PostgreSQL in files, on a database that is free; return the outcome of each, and the output."""
+    database = databases.get()
+    environment = {**os.environ, "TEST_CITUS": database}
+    environment.pop("PROOF", None)
+    outcomes, output = dict[str, str](), ""
+    try:
+        while files:
+            part = files
+            printed, code = run_tests(part, environment)
+            output += printed
+            files = []
+            if code not in COMPLETE:
+                outcomes[f"{part[0]}::exit_code_{code}"] = "ERROR"
+            outcomes |= dict(re.findall(r"^(\S+::.+?) (PASSED|FAILED|ERROR|SKIPPED)", printed, re.M))
+            if unfinished := re.findall(r"^(\S+::.+) Timeout \(", printed, re.M):
+                outcomes[unfinished[0]] = "TIMEOUT"
+                files = [file for file in part if file > unfinished[0].partition("::")[0]]
+            print(f"citus: {' '.join(part)}: {dict(Counter(outcomes.values()))}", flush=True)
+    finally:
+        databases.put(database)
+    return outcomes, output
 
 
 def run_tests(files: list[str], environment: dict[str, str]) -> tuple[str, int]:

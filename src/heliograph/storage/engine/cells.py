@@ -1,6 +1,7 @@
 """Adds, lists and moves cells: schemas with one installation each, on plain PostgreSQL or a Citus worker (ADR 0046)."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,8 @@ from heliograph.storage.engine.migrate import migrate_postgres
 from heliograph.storage.engine.postgres import Hosts, connect, raise_outages
 
 PROGRESS_INTERVAL_S = 0.5
+CLEANUP_TIMEOUT_S = 120.0
+CLEANUP_INTERVAL_S = 0.5
 CELLS_QUERY = """SELECT n.nspname, NULL, sum(pg_total_relation_size(t.oid))::bigint
     FROM pg_namespace n JOIN pg_class t ON t.relnamespace = n.oid AND t.relkind = 'r'
     WHERE has_schema_privilege(n.oid, 'USAGE')
@@ -28,6 +31,10 @@ CELL_DETAILS = """SELECT (SELECT coalesce(max(abs(version)), 0) FROM {schema}.sc
     (SELECT count(*) FROM {schema}.outbox)"""
 SHARDING_QUERY = "SELECT current_setting('citus.enable_schema_based_sharding')"
 MOVE_QUERY = "SELECT citus_schema_move($1::text::regnamespace, $2, $3, 'force_logical')"
+# Citus removes the tables that a move leaves behind after some seconds or when asked to. Until then, it refuses to move
+# the cell again.
+LEFTOVERS_QUERY = "SELECT count(*) FROM pg_dist_cleanup WHERE starts_with(object_name, quote_ident($1) || '.')"
+CLEANUP_CALL = "CALL citus_cleanup_orphaned_resources()"
 PROGRESS_QUERY = """SELECT coalesce(sum(least(target_shard_size, source_shard_size)), 0)::bigint,
     coalesce(sum(source_shard_size), 0)::bigint, coalesce(min(status), '') FROM get_rebalance_progress()
     WHERE table_name::regclass IN (SELECT oid FROM pg_class WHERE relnamespace = $1::text::regnamespace)"""
@@ -109,14 +116,25 @@ async def move_cell(url: str, name: str, host: str, port: int, show: ShowProgres
         watch_task = asyncio.create_task(_watch_move(url, name, show))
         try:
             await connection.execute("SET statement_timeout = 0")
+            await _remove_leftovers(connection, name)
             await connection.fetch(MOVE_QUERY, name, host, port)
-        except asyncpg.PostgresError as error:
+        except (asyncpg.PostgresError, CellError) as error:
             raise CellError(f"the cell {name} is still on {cell.node}: {error_text(error)}") from error
         finally:
             watch_task.cancel()
             await asyncio.gather(watch_task, return_exceptions=True)  # a failed watch only loses the progress display
     finally:
         connection.terminate()
+
+
+async def _remove_leftovers(connection: Any, name: str) -> None:
+    """Wait until the tables that the last move of the cell has left on the other worker are removed."""
+    deadline = time.monotonic() + CLEANUP_TIMEOUT_S
+    while await connection.fetchval(LEFTOVERS_QUERY, name):
+        if time.monotonic() > deadline:
+            raise CellError("Citus has not removed the tables of its last move")
+        await connection.execute(CLEANUP_CALL)
+        await asyncio.sleep(CLEANUP_INTERVAL_S)
 
 
 async def _watch_move(url: str, name: str, show: ShowProgress) -> None:
