@@ -1,6 +1,6 @@
 """Citus on loopback: built from source where it is missing; a coordinator and two workers.
 
-HELIOGRAPH_CITUS_SOURCE names the folder of the source; PG_CONFIG the program of the PostgreSQL to build for.
+CITUS_SOURCE names the folder of the source; PG_CONFIG the program of the PostgreSQL to build for.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from tests.postgres_server import PostgresServer, temporary_folder
 from tests.service import free_port
 
 PG_CONFIG = os.environ.get("PG_CONFIG") or shutil.which("pg_config") or ""
-SOURCE = os.environ.get("HELIOGRAPH_CITUS_SOURCE", "")
+SOURCE = os.environ.get("CITUS_SOURCE", "")
 DATABASE = "cells"
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -120,7 +120,7 @@ def built() -> Path:
 
 def _build() -> None:
     if not (Path(SOURCE) / "configure").is_file() or not SOURCE:
-        miss("citus", "not installed, and HELIOGRAPH_CITUS_SOURCE is not a folder with its source")
+        miss("citus", "not installed, and CITUS_SOURCE is not a folder with its source")
     if missing := [name for name in ("gcc", "make", "flex") if not shutil.which(name)]:
         miss("citus", f"building it needs {', '.join(missing)}")
     if not (_folder("--includedir-server") / "postgres.h").is_file():
