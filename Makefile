@@ -15,7 +15,7 @@ FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
 JOBS ?= 6
 DIST ?= dist
 
-.PHONY: help setup run demo test test-all test-failed test-clean test-lowest test-autovacuum test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-steps bench-backlog bench-capacity bench-setup screenshots clients site manifests fmt lock dist image image-base release check-release clean
+.PHONY: help setup run demo test test-all test-failed test-clean test-lowest test-autovacuum test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-steps bench-backlog bench-capacity bench-cells bench-setup screenshots clients site manifests fmt lock dist image image-base release check-release clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -113,6 +113,9 @@ bench-calls: setup ## Count what works of other services' own clients, by npm an
 
 bench-live: bench-setup ## Measure what ten dashboards open live cost the accept path; writes bench/results/live.md
 	@$(BIN)/python bench/live.py
+
+bench-cells: bench-setup ## Measure accepts into a cell on Citus beside plain PostgreSQL (needs what PROOFS=citus needs); writes bench/results/cells.md
+	@$(BIN)/python bench/cells.py
 
 bench-pages: bench-setup ## Measure every page of the dashboard with 1 and 10 million messages (50 GB); writes bench/results/pages.md
 	@$(BIN)/python bench/pages.py
