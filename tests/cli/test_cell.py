@@ -123,8 +123,11 @@ def test_move_waits_until_citus_has_removed_the_tables_of_the_last_move(
     monkeypatch.setattr(cells, "is_citus", is_citus)
     monkeypatch.setattr(cells, "find_cell", find_cell)
     asyncio.run(move_after(FAKE_CITUS))
-    monkeypatch.setattr(cells, "CLEANUP_TIMEOUT_S", 0)
+    monkeypatch.setattr(cells, "CLEANUP_TIMEOUT_S", 0.5)
     with pytest.raises(CellError, match=r"^the cell cell_01 is still on 10\.0\.0\.1:5432: Citus .* of its last move"):
         asyncio.run(
-            move_after("INSERT INTO pg_dist_cleanup VALUES (1, 'cell_01.message_102008'), (1, 'cell_01.event_102009')")
+            move_after(
+                "INSERT INTO pg_dist_cleanup VALUES (1, 'cell_01.message_102008'); "
+                "CREATE OR REPLACE PROCEDURE citus_cleanup_orphaned_resources() LANGUAGE sql AS ''"
+            )
         )

@@ -1,7 +1,6 @@
 """Adds, lists and moves cells: schemas with one installation each, on plain PostgreSQL or a Citus worker (ADR 0046)."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -129,12 +128,13 @@ async def move_cell(url: str, name: str, host: str, port: int, show: ShowProgres
 
 async def _remove_leftovers(connection: Any, name: str) -> None:
     """Wait until the tables that the last move of the cell has left on the other worker are removed."""
-    deadline = time.monotonic() + CLEANUP_TIMEOUT_S
-    while await connection.fetchval(LEFTOVERS_QUERY, name):
-        if time.monotonic() > deadline:
-            raise CellError("Citus has not removed the tables of its last move")
-        await connection.execute(CLEANUP_CALL)
-        await asyncio.sleep(CLEANUP_INTERVAL_S)
+    try:
+        async with asyncio.timeout(CLEANUP_TIMEOUT_S):
+            while await connection.fetchval(LEFTOVERS_QUERY, name):
+                await connection.execute(CLEANUP_CALL)
+                await asyncio.sleep(CLEANUP_INTERVAL_S)
+    except TimeoutError as error:
+        raise CellError("Citus has not removed the tables of its last move") from error
 
 
 async def _watch_move(url: str, name: str, show: ShowProgress) -> None:
