@@ -45,6 +45,22 @@ def citus() -> Iterator[Citus]:
         yield citus
 
 
+def test_outcomes_are_read_where_other_output_is_among_them() -> None:
+    lines = [
+        "collecting ... collected 9 items / 5 deselected / 4 selected",
+        "tests/a.py::test_a[postgres] PASSED [ 25%]",
+        "tests/a.py::test_b[postgres] a line of another process",
+        "PASSED [ 50%]",
+        "tests/a.py::test_c[postgres] a line of another process",
+        "FAILED [ 75%]",
+    ]
+    summary = ["PASSED tests/a.py::test_a[postgres]", "PASSED tests/a.py::test_b[postgres]"]
+    summary += ["FAILED tests/a.py::test_c[postgres] - TimeoutError"]
+    outcomes = read_outcomes("\n".join(lines + summary))
+    assert sorted(outcomes.values()) == ["ERROR", "FAILED", "PASSED", "PASSED"]  # one of the four has no outcome
+    assert outcomes["tests/a.py::test_c[postgres]"] == "FAILED"
+
+
 @contextmanager
 def longest_gap(load: Load) -> Iterator[list[float]]:
     """Append the longest time in seconds without an accepted message."""
@@ -191,7 +207,7 @@ def run_files(databases: Queue[str], files: list[str]) -> tuple[dict[str, str], 
             files = []
             if code not in COMPLETE:
                 outcomes[f"{part[0]}::exit_code_{code}"] = "ERROR"
-            outcomes |= dict(re.findall(r"^(\S+::.+?) (PASSED|FAILED|ERROR|SKIPPED)", printed, re.M))
+            outcomes |= read_outcomes(printed)
             if unfinished := re.findall(r"^(\S+::.+) Timeout \(", printed, re.M):
                 outcomes[unfinished[0]] = "TIMEOUT"
                 files = [file for file in part if file > unfinished[0].partition("::")[0]]
@@ -201,10 +217,23 @@ def run_files(databases: Queue[str], files: list[str]) -> tuple[dict[str, str], 
     return outcomes, output
 
 
+def read_outcomes(printed: str) -> dict[str, str]:
+    """Return the outcome of each test by its name, from the lines of the tests and from the summary at the end.
+
+    Other output may come between the name of a test and its outcome. Tests without an outcome count as an error.
+    """
+    outcomes = dict(re.findall(r"^(\S+::.+?) (PASSED|FAILED|ERROR|SKIPPED)", printed, re.M))
+    summary = re.findall(r"^(PASSED|FAILED|ERROR) (\S+::.+?)(?: - .*)?$", printed, re.M)
+    outcomes |= {name: outcome for outcome, name in sorted(summary, key=lambda line: line[0] != "PASSED")}
+    selected = re.findall(r"^collecting \.\.\. collected (\d+) items?(?:.* (\d+) selected)?", printed, re.M)
+    missing = sum(int(some or every) for every, some in selected) - len(outcomes)
+    return outcomes | ({f"{next(iter(outcomes), '')}::{missing}_tests_without_outcome": "ERROR"} if missing else {})
+
+
 def run_tests(files: list[str], environment: dict[str, str]) -> tuple[str, int]:
     """Run the tests on PostgreSQL in files; return the output and the exit code. A test that takes too long ends it."""
     command = [sys.executable, "-m", "pytest", "-vv", "--tb=short", "-p", "no:cacheprovider"]
-    command += ["-o", f"faulthandler_timeout={TEST_S}", "-o", "faulthandler_exit_on_timeout=true"]
+    command += ["-rfEp", "-o", f"faulthandler_timeout={TEST_S}", "-o", "faulthandler_exit_on_timeout=true"]
     command += ["-k", " and not ".join(("postgres", *SKIPPED))]
     done = subprocess.run(
         [*command, *files],
