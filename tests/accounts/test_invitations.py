@@ -30,7 +30,7 @@ async def test_invited_new_person_sets_password_and_is_signed_in(house: Instance
     assert await roles_and_invitations(house, NEW) == ({}, {"team_a": "viewer"})
     guest = house.browser()
     assert (
-        "You are invited to join the team <strong>The team_a</strong>, as viewer"
+        "You are invited to join the team <strong>The team_a</strong> as viewer"
         in (await guest.get(response.link)).body
     )
     assert (await guest.post(response.link, password=PASSWORD)).status == 303
