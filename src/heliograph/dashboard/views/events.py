@@ -49,12 +49,12 @@ async def show_event(request: PageRequest) -> PageResponse:
         "about": event_subject(event),
         "words": type_text(event.type),
         "json": msgspec.json.format(event_body(with_explanation(event), request.team), indent=2).decode(),
-        "link": message_page(request, event),
+        "link": message_url(request, event),
     }
     return Page("event.html", values)
 
 
-def message_page(request: PageRequest, event: StoredEvent) -> str:
+def message_url(request: PageRequest, event: StoredEvent) -> str:
     """Return the URL of the message that the event is about; empty if it is about something else."""
     id_ = str(event_data(event).get("id", ""))
     is_message = id_.startswith(tuple(PREFIXES[channel] for channel in CHANNELS))

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from heliograph.dashboard.live import Subscription
 from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect
-from heliograph.dashboard.views.events import event_subject, message_page
+from heliograph.dashboard.views.events import event_subject, message_url
 from heliograph.dashboard.views.live import make_subscription, open_stream, stream_url
 from heliograph.domain.events import TYPES_BY_GROUP
 from heliograph.domain.ids import parse_timestamp
@@ -188,7 +188,7 @@ async def show_delivery(request: PageRequest) -> PageResponse:
         "delivery": delivery,
         "advice": advice_for,
         "about": event_subject(stored_event),
-        "object_page": message_page(request, stored_event),
+        "object_page": message_url(request, stored_event),
         "body": (msgspec.json.format(body, indent=2) if payload_format.content_type == JSON else body).decode(),
         "headers": _headers(webhook, delivery, body),
     }
